@@ -18,11 +18,15 @@ KEY = ("operation", "problem", "dtype", "layout", "batch", "instructions", "thre
 
 
 def refuse_mixtures(rows):
-    """Records to keep come from one clean commit and one machine."""
+    """Records of one table come from one commit and one machine."""
     for name in ONE:
         found = sorted({row.get(name) or "" for row in rows})
         if len(found) > 1:
             raise SystemExit(f"records of more than one {name}: " + ", ".join(found))
+
+
+def refuse_unclean(rows):
+    """Records to keep come from a commit that they name, without changes."""
     for row in rows:
         if (row.get("commit") or "").endswith("-dirty"):
             raise SystemExit(f"records of a tree with changes: {row['commit']}")
@@ -46,6 +50,7 @@ def main():
                 if records.number(row[field]) is not None:
                     problems.setdefault(tuple(row.get(k) for k in KEY), []).append(row)
     refuse_mixtures(everything)
+    refuse_unclean(everything)
     out = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     out.writeheader()
     for rows in problems.values():

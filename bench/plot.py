@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Draws records of products against other methods: the figures of arXiv 2405.15013.
+"""Draws records of products against other methods, as arXiv 2405.15013 does.
 
     plot.py RECORDS.csv... FIGURE.png
 
 A row of panels for each element type, of those for which the records have numbers:
 time over the limit, and speed over the best method, against h = (b + c) / (b c); that
-speed against size, the longer side of the matrix; the share of bmm's time that goes into
-permutations; the time of batch-first over that of batch-last, ours and bmm's; energy of
-ours over bmm's against d h. A dot is a record; boxes are quartiles, whiskers the extremes,
+speed against size, the longer side of the matrix, and against a d; speed over the dense
+product against a d; the share of bmm's time that goes into permutations; the time of
+batch-first over that of batch-last, ours and bmm's; energy of ours over the least of bmm,
+einsum and BSR against d h. A dot is a record; boxes are quartiles, whiskers the extremes,
 one box for each group of neighbouring values. Chains are left out.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -41,6 +42,14 @@ def of_size(rows):
     return [(r.size, r.speed_over("best"), r.layout) for r in rows if r.speed_over("best")]
 
 
+def of_lanes(rows):
+    return [(r.a * r.d, r.speed_over("best"), r.layout) for r in rows if r.speed_over("best")]
+
+
+def of_dense(rows):
+    return [(r.a * r.d, r.speed_over("dense"), r.layout) for r in rows if r.speed_over("dense")]
+
+
 def of_permutations(rows):
     return [(r.h, r.field("bmm_permutations"), r.layout) for r in rows
             if r.field("bmm_permutations") is not None]
@@ -62,18 +71,20 @@ def of_layouts(rows):
 
 
 def of_energy(rows):
-    return [(r.d * r.h, r.field("joules") / r.field("bmm_joules"), r.layout) for r in rows
-            if r.field("joules") and r.field("bmm_joules")]
+    return [(r.d * r.h, r.energy_ratio(), r.layout) for r in rows if r.energy_ratio()]
 
 
 H = "h = (b + c) / (b c)"
+AD = "a d, of sparsity 1 - 1 / (a d)"
 PANELS = [  # points, words below, words beside, a line, whether y is logarithmic
     (of_limit, H, "time / limit", 1, True),
     (of_speed, H, "speed over the best method", 1, True),
     (of_size, "longer side of the matrix", "speed over the best method", 1, True),
+    (of_lanes, AD, "speed over the best method", 1, True),
+    (of_dense, AD, "speed over the dense product", 1, True),
     (of_permutations, H, "share of permutations in bmm", None, False),
     (of_layouts, H, "batch-first time / batch-last", 1, True),
-    (of_energy, "d h", "energy / bmm's", 1, True),
+    (of_energy, "d h", "energy / the best method's", 1, True),
 ]
 
 

@@ -3,6 +3,7 @@ draw them and sum them up."""
 # SPDX-License-Identifier: Apache-2.0
 import csv
 
+ENERGY = ("bmm", "einsum", "bsr")
 METHODS = ("bmm", "bmm_compiled", "einsum", "dense", "csr", "bsr")
 
 
@@ -44,6 +45,13 @@ class Record:
         known = [t for t in self.methods.values() if t is not None]
         other = (min(known) if known else None) if method == "best" else self.methods[method]
         return other / self.seconds if other and self.seconds else None
+
+    def energy_ratio(self):
+        """Ours over the least energy of other methods; None where it was not measured."""
+        found = [self.field(f"{method}_joules") for method in ENERGY]
+        known = [joules for joules in found if joules]
+        ours = self.field("joules")
+        return ours / min(known) if ours and known else None
 
 
 def read(paths):

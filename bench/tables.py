@@ -3,13 +3,10 @@
 
     tables.py RECORDS.csv...
 
-Records of `danaus-bench ks --baselines --csv` or of baselines/torch_ks.py. The tables
-are those of arXiv 2405.15013 for whatever machine the records come from: how often
-danaus wins and by how much (its Table 2), against each method (5), by sparsity (6), and
-least-squares fits of log(speed) to log(density) and log(h) against bmm (9) and the best
-method (10); density is 1 / (a d), h is (b + c) / (b c). Before them: time over the
-limit, and the aims of the project; after them batch-first over batch-last, and energy.
-Chains are left out.
+Records of `danaus-bench ks --baselines --csv` or of baselines/torch_ks.py: time over the
+limit, and the aims of the project; how often danaus wins and by how much, over the best
+method and over each; by sparsity 1 - 1 / (a d); batch-first over batch-last; and energy.
+Chains are left out. The tables of arXiv 2405.15013 are those of paper_ks.py.
 """
 # SPDX-License-Identifier: Apache-2.0
 import sys
@@ -54,7 +51,7 @@ def limits(key, rows):
 
 
 def wins(key, rows):
-    """Table 2: the share of wins, and medians over all and over the won ones."""
+    """The share of wins, and medians over all and over the won ones."""
     best = speeds(rows, "best")
     if not len(best):
         return
@@ -63,7 +60,7 @@ def wins(key, rows):
 
 
 def against_each(key, rows):
-    """Table 5: the share of wins and the median speed against each method."""
+    """The share of wins and the median speed against each method."""
     fields = []
     if not len(speeds(rows, "best")):
         return
@@ -74,7 +71,7 @@ def against_each(key, rows):
 
 
 def by_sparsity(key, rows):
-    """Table 6: as many records in a bin as in any other, dense ones first."""
+    """As many records in a bin as in any other, dense ones first."""
     rows = sorted(rows, key=lambda row: -row.density)
     for part in np.array_split(np.arange(len(rows)), BINS):
         some = [rows[i] for i in part]
@@ -82,20 +79,6 @@ def by_sparsity(key, rows):
         if len(best):
             line(key, "%8.4f .. %6.4f" % (1 - some[0].density, 1 - some[-1].density),
                  percent(best > 1), median(best), median(bmm))
-
-
-def fit(key, rows, method):
-    """log(speed) = k0 + k1 log(density) + k2 log(h), and the share that it explains."""
-    rows = [row for row in rows if row.speed_over(method)]
-    wanted = np.log([row.speed_over(method) for row in rows])
-    columns = [[1, np.log(row.density), np.log(row.h)] for row in rows]
-    if len(rows) < 4 or np.linalg.matrix_rank(columns) < 3:
-        return
-    answer = np.linalg.lstsq(columns, wanted, rcond=None)[0]
-    rest = wanted - np.array(columns) @ answer
-    spread = wanted - wanted.mean()
-    explained = 1 - rest @ rest / (spread @ spread) if spread @ spread else 1
-    line(key, "%7.3f %7.3f %7.3f  %5.2f" % (*answer, explained))
 
 
 def layouts(rows):
@@ -113,8 +96,7 @@ def layouts(rows):
 
 
 def energy(key, rows):
-    pairs = [(row.field("joules"), row.field("bmm_joules")) for row in rows]
-    ratio = np.array([ours / theirs for ours, theirs in pairs if ours and theirs])
+    ratio = np.array([row.energy_ratio() for row in rows if row.energy_ratio()])
     if len(ratio):
         line(key, "%4d" % len(ratio), median(ratio), "%6.2f" % ratio.max())
 
@@ -125,25 +107,24 @@ def main():
     rows = files.read(sys.argv[1:])
     of = files.groups(rows)
 
-    def table(words, one, *more):
+    def table(words, one):
         title(words)
         for key, some in of.items():
-            one(key, some, *more)
+            one(key, some)
 
     print("time over the limit: median, 90th percentile; at least %.2f of the best method's"
           " speed;\nat most %.2f of the dense product's time" % (NEAR, DENSE))
     for key, some in of.items():
         limits(key, some)
-    table("Table 2. Wins over the best method; median speed: of all, won, lost", wins)
-    table("Table 5. Wins and median speed over: " + ", ".join(files.METHODS), against_each)
-    table("Table 6. By sparsity 1 - 1 / (a d): wins, median speed over the best, over bmm",
+    table("Wins over the best method; median speed: of all, won, lost", wins)
+    table("Wins and median speed over: " + ", ".join(files.METHODS), against_each)
+    table("By sparsity 1 - 1 / (a d): wins, median speed over the best, over bmm",
           by_sparsity)
-    table("Table 9. log(speed over bmm) = k0 + k1 log(density) + k2 log(h), R^2", fit, "bmm")
-    table("Table 10. The same of the speed over the best method", fit, "best")
     title("Time of batch-first over batch-last: ours, bmm's")
     layouts(rows)
     if any(row.field("joules") for row in rows):
-        table("Energy of a product, ours over bmm's: median, greatest", energy)
+        table("Energy of a product, ours over the least of bmm's, einsum's and BSR's:"
+              " median, greatest", energy)
 
 
 if __name__ == "__main__":

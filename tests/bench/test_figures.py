@@ -61,17 +61,14 @@ def section(text, title):
 
 def check_tables(path):
     text = run("tables.py", path)
-    for title in ("Table 9.", "Table 10."):
-        for line in section(text, title):
-            assert line[2:] == ["1.099", "-0.500", "0.250", "1.00"], line
     speeds = sorted(speed_of(a, b, c, d) for a in (1, 2, 8)
                     for b, c in ((48, 48), (64, 256), (512, 128)) for d in (1, 4, 16))
     won = 100 * sum(s > 1 for s in speeds) / len(speeds)
-    for line in section(text, "Table 2."):
+    for line in section(text, "Wins over the best"):
         assert line[2] == "27" and line[3] == f"{won:.0f}%", line
         assert abs(float(line[4]) - speeds[13]) < 0.01, line
     assert section(text, "Time of batch-first") == [["f16", "27", "1.50", "1.50"]]
-    assert [line[2:] for line in section(text, "Energy")] == [["27", "0.25", "0.25"]] * 2
+    assert [line[2:] for line in section(text, "Energy of")] == [["27", "0.25", "0.25"]] * 2
     first = text.splitlines()[2].split()
     assert first[:5] == ["f16", "first", "27", "1.20", "1.50"], first
 
