@@ -123,25 +123,31 @@ class Activated(nn.Module):
         return self.after(self.linear(x))
 
 
-def network(s: Shape, replace: bool, last: bool, tf32: bool) -> nn.Module:
-    """Without `replace` all layers are nn.Linear, q, k and v one of them."""
+def chains_of(s: Shape) -> dict[tuple[int, int], str]:
+    """The chain of each size of layers that has one."""
     known = {sizes_of(p): p for p in read_suite(s.suite)}
     parts = {"square": (s.width, s.width), "up": (s.hidden, s.width)}
     parts["down"] = s.width, s.hidden
-    chosen = {parts[name]: known[parts[name]] for name in s.replaced}
+    return {parts[name]: known[parts[name]] for name in s.replaced}
+
+
+def maker(chosen: dict[tuple[int, int], str], **options):
+    """What makes a Block's layers: KSLinear of the chosen sizes, else nn.Linear; q, k
+    and v are one layer where none of them is a chain."""
 
     def make(rows: int, cols: int, activation: str = "none"):
-        if replace and rows == 3 * cols and (cols, cols) in chosen:
+        if rows == 3 * cols and (cols, cols) in chosen:
             return None
-        if not replace or (rows, cols) not in chosen:
+        if (rows, cols) not in chosen:
             return Activated(rows, cols, activation)
-        return KSLinear(
-            cols,
-            rows,
-            chosen[rows, cols],
-            activation=activation,
-            layout="batch_last" if last else "batch_first",
-            tf32=tf32,
-        )
+        chain = chosen[rows, cols]
+        return KSLinear(cols, rows, chain, activation=activation, **options)
 
+    return make
+
+
+def network(s: Shape, replace: bool, last: bool, tf32: bool) -> nn.Module:
+    """Without `replace` all layers are nn.Linear."""
+    layout = "batch_last" if last else "batch_first"
+    make = maker(chains_of(s) if replace else {}, layout=layout, tf32=tf32)
     return nn.Sequential(*(Block(s, make, last) for _ in range(s.blocks)))
