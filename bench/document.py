@@ -15,8 +15,9 @@ import sys
 from document_conv import TABLES as CONV
 from document_gpu import TABLES as GPU
 from document_ks import TABLES as KS
+from document_papers import TABLES as PAPERS
 
-TABLES = KS | GPU | CONV
+TABLES = KS | GPU | CONV | PAPERS
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n\n)((?:\|.*\n)*\n?)")
 

@@ -46,6 +46,7 @@ docs/wheels
 docs/cuda
 docs/formats
 docs/performance
+docs/papers
 CHANGELOG
 ```
 
