@@ -14,19 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from danaus.torch.models.base import (
-    Config,
-    Pretrained,
-    activation_of,
-    classes_of,
-    init_usual,
-    need_sizes,
-)
+from danaus.torch.models import pictures
+from danaus.torch.models.base import Config, activation_of, classes_of
 from danaus.torch.models.blocks import Blocks, DropPath
 from danaus.torch.models.hyena import HyenaMixer, Mlp
 from danaus.torch.models.m2 import OPTIONS, mixer_of, mlp_of
-from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified
-from danaus.torch.models.pictures import SIZES, check_pictures, patch_layer, side_of
+from danaus.torch.models.outputs import EncoderOutput
 
 # fmt: off
 __all__ = [
@@ -41,7 +34,7 @@ class HyenaViTConfig(Config):
     default ViT-B/16 with the filters of safari's configuration."""
 
     model_type = "hyena_vit"
-    defaults = SIZES | {
+    defaults = pictures.SIZES | {
         "hyena_order": 2, "short_filter_order": 5, "emb_dim": 3, "filter_order": 64,
         "num_inner_mlps": 2, "activation_freq": 1.0, "filter_shift": 0.0,
         "filter_modulate": True, "filter_w_mod": 1.0,
@@ -57,7 +50,7 @@ class HyenaViTConfig(Config):
 
     @property
     def max_seq_len(self) -> int:
-        return side_of(self) ** 2
+        return pictures.patches_of(self)
 
 
 class M2ViTConfig(Config):
@@ -65,7 +58,7 @@ class M2ViTConfig(Config):
     M2-ViT-b of 45 million parameters."""
 
     model_type = "m2_vit"
-    defaults = SIZES | OPTIONS | {
+    defaults = pictures.SIZES | OPTIONS | {
         "hyena_filter_order": 64, "hyena_emb_dim": 3, "residual_long_conv": False,
         "use_glu_mlp": False,
     }  # fmt: skip
@@ -98,26 +91,17 @@ def sinusoids(length: int, width: int) -> Tensor:
     return both[:, :width].float()
 
 
-class _MixerViT(Pretrained):
+class _MixerViT(pictures.Pictures):
     heads = ("head.",)
-    main_input_name = "pixel_values"
-    supports_gradient_checkpointing = True
 
     def __init__(self, config: Config):
-        names = "hidden_size num_hidden_layers intermediate_size num_channels"
-        need_sizes(config, *names.split(), *self.filter_sizes)
-        self.side = side_of(config)
         super().__init__(config)
-        width, layers = config.hidden_size, config.num_hidden_layers
-        self.patch_embed = nn.ModuleDict({"proj": patch_layer(config)})
+        self.patch_embed = nn.ModuleDict({"proj": pictures.Patches(config)})
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.blocks = Blocks(
-            self.block(config, config.drop_path_rate * i / max(1, layers - 1))
-            for i in range(layers)
+            self.block(config, share) for share in pictures.shares_of(config)
         )
-        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-
-    filter_sizes: tuple[str, ...] = ()
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def block(self, config: Config, share: float) -> nn.Module:
         """One that leaves out a share of its branches in training."""
@@ -127,19 +111,15 @@ class _MixerViT(Pretrained):
         """h [images, patches, width] with what says where each patch is."""
         return h
 
-    def _init_weights(self, module: nn.Module) -> None:
-        init_usual(module, self.config.initializer_range)
-
     def embed(self, pixels: Tensor) -> EncoderOutput:
-        check_pictures(pixels, self.config)
-        h = self.patch_embed["proj"](pixels).flatten(2).mT
+        h = self.patch_embed["proj"](pixels)
         n = self.norm(self.blocks(self.dropout(self.positions(h))))
         return EncoderOutput(n, n.mean(1))
 
 
 class _Hyena(_MixerViT):
     config_class = HyenaViTConfig
-    filter_sizes = "hyena_order", "short_filter_order", "filter_order", "emb_dim"
+    sizes = "hyena_order", "short_filter_order", "filter_order", "emb_dim"
 
     def block(self, config: HyenaViTConfig, share: float) -> nn.Module:
         mlp = Mlp(config.hidden_size, config.intermediate_size, activation_of(config))
@@ -148,33 +128,29 @@ class _Hyena(_MixerViT):
 
 class _M2(_MixerViT):
     config_class = M2ViTConfig
-    filter_sizes = "hyena_filter_order", "hyena_emb_dim", "monarch_mlp_nblocks"
+    sizes = "hyena_filter_order", "hyena_emb_dim", "monarch_mlp_nblocks"
 
     def __init__(self, config: M2ViTConfig):
         super().__init__(config)
-        places = sinusoids(self.side**2, config.hidden_size)
+        places = sinusoids(pictures.patches_of(config), config.hidden_size)
         self.register_buffer("places", places, persistent=False)
 
     def block(self, config: M2ViTConfig, share: float) -> nn.Module:
-        return _Block(config, share, mixer_of(config, self.side**2), mlp_of(config))
+        mixer = mixer_of(config, pictures.patches_of(config))
+        return _Block(config, share, mixer, mlp_of(config))
 
     def positions(self, h: Tensor) -> Tensor:
         return h + self.places.to(h.dtype)
 
 
-class _Classifies(_MixerViT):
-    """Scores of classes, num_labels of the configuration; with labels their mean
-    cross-entropy. forward(pixel_values [images, channels, size, size], labels)."""
-
+class _Classifies(_MixerViT, pictures.Classifies):
     def __init__(self, config: Config):
         super().__init__(config)
         self.head = nn.Linear(config.hidden_size, classes_of(config))
         self.post_init()
 
-    def forward(
-        self, pixel_values: Tensor, labels: Tensor | None = None, **ignored: Any
-    ) -> LogitsOutput:
-        return classified(self.head(self.embed(pixel_values).pooler_output), labels)
+    def scores(self, pixels: Tensor) -> Tensor:
+        return self.head(self.embed(pixels).pooler_output)
 
 
 class _Encodes(_MixerViT):
@@ -193,7 +169,7 @@ class HyenaViTModel(_Hyena, _Encodes):
 
 
 class HyenaViTForImageClassification(_Hyena, _Classifies):
-    __doc__ = _Classifies.__doc__
+    __doc__ = pictures.Classifies.__doc__
 
 
 class M2ViTModel(_M2, _Encodes):
@@ -201,4 +177,4 @@ class M2ViTModel(_M2, _Encodes):
 
 
 class M2ViTForImageClassification(_M2, _Classifies):
-    __doc__ = _Classifies.__doc__
+    __doc__ = pictures.Classifies.__doc__

@@ -17,17 +17,10 @@ from torch import Tensor, nn
 from danaus.torch._conv_functions import fail
 from danaus.torch.functional import ACTIVATIONS
 from danaus.torch.linear import MonarchLinear
-from danaus.torch.models.base import (
-    Config,
-    Pretrained,
-    activation_of,
-    classes_of,
-    init_usual,
-    need_sizes,
-)
+from danaus.torch.models import pictures
+from danaus.torch.models.base import Config, activation_of, classes_of
 from danaus.torch.models.blocks import Blocks, DropPath
-from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified
-from danaus.torch.models.pictures import SIZES, check_pictures, patch_layer, side_of
+from danaus.torch.models.outputs import EncoderOutput
 
 __all__ = ["MonarchViTConfig", "MonarchViTForImageClassification", "MonarchViTModel"]
 
@@ -40,7 +33,7 @@ class MonarchViTConfig(Config):
     """
 
     model_type = "vit"
-    defaults = SIZES | {
+    defaults = pictures.SIZES | {
         "num_attention_heads": 12, "layer_norm_eps": 1e-12, "qkv_bias": True,
         "monarch_blocks": None,
     }  # fmt: skip
@@ -97,14 +90,14 @@ class _Layer(nn.Module):
 class _Embeddings(nn.Module):
     def __init__(self, c: MonarchViTConfig):
         super().__init__()
-        tokens, width = 1 + side_of(c) ** 2, c.hidden_size
+        tokens, width = 1 + pictures.patches_of(c), c.hidden_size
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.position_embeddings = nn.Parameter(torch.empty(1, tokens, width))
-        self.patch_embeddings = _named(projection=patch_layer(c))
+        self.patch_embeddings = _named(projection=pictures.Patches(c))
         self.dropout = nn.Dropout(c.hidden_dropout_prob)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        rows = self.patch_embeddings(pixels).flatten(2).mT
+        rows = self.patch_embeddings(pixels)
         token = self.cls_token.expand(rows.shape[0], -1, -1).to(rows)
         return self.dropout(torch.cat([token, rows], 1) + self.position_embeddings)
 
@@ -112,22 +105,17 @@ class _Embeddings(nn.Module):
 class _Encoder(nn.Module):
     def __init__(self, c: MonarchViTConfig):
         super().__init__()
-        layers = c.num_hidden_layers
-        shares = [c.drop_path_rate * i / max(1, layers - 1) for i in range(layers)]
-        self.layer = Blocks(_Layer(c, share) for share in shares)
+        self.layer = Blocks(_Layer(c, share) for share in pictures.shares_of(c))
 
 
-class MonarchViTPreTrained(Pretrained):
+class MonarchViTPreTrained(pictures.Pictures):
     config_class = MonarchViTConfig
     base_model_prefix = "vit"
     heads = ("classifier.",)
-    main_input_name = "pixel_values"
-    supports_gradient_checkpointing = True
+    sizes = ("num_attention_heads",)
 
     def __init__(self, config: MonarchViTConfig):
-        names = "hidden_size num_hidden_layers intermediate_size num_channels"
-        need_sizes(config, *names.split(), "num_attention_heads")
-        side_of(config)
+        super().__init__(config)
         if config.hidden_size % config.num_attention_heads:
             fail(
                 f"hidden_size {config.hidden_size} is no multiple of "
@@ -135,15 +123,13 @@ class MonarchViTPreTrained(Pretrained):
             )
         if not config.qkv_bias:
             fail("qkv_bias is false; q, k and v have biases here")
-        super().__init__(config)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        std = self.config.initializer_range
-        init_usual(module, std)
+        super()._init_weights(module)
         if isinstance(module, _Embeddings):
             for x in (module.cls_token, module.position_embeddings):
-                nn.init.normal_(x, std=std)
+                nn.init.normal_(x, std=self.config.initializer_range)
 
 
 class MonarchViTModel(MonarchViTPreTrained):
@@ -157,15 +143,12 @@ class MonarchViTModel(MonarchViTPreTrained):
         self.post_init()
 
     def forward(self, pixel_values: Tensor, **ignored: Any) -> EncoderOutput:
-        check_pictures(pixel_values, self.config)
-        h = self.encoder.layer(self.embeddings(pixel_values))
-        n = self.layernorm(h)
+        n = self.layernorm(self.encoder.layer(self.embeddings(pixel_values)))
         return EncoderOutput(n, n[:, 0])
 
 
-class MonarchViTForImageClassification(MonarchViTPreTrained):
-    """Scores of classes, num_labels of the configuration; with labels their mean
-    cross-entropy. forward(pixel_values [images, channels, size, size], labels)."""
+class MonarchViTForImageClassification(MonarchViTPreTrained, pictures.Classifies):
+    __doc__ = pictures.Classifies.__doc__
 
     def __init__(self, config: MonarchViTConfig):
         super().__init__(config)
@@ -173,7 +156,5 @@ class MonarchViTForImageClassification(MonarchViTPreTrained):
         self.classifier = nn.Linear(config.hidden_size, classes_of(config))
         self.post_init()
 
-    def forward(
-        self, pixel_values: Tensor, labels: Tensor | None = None, **ignored: Any
-    ) -> LogitsOutput:
-        return classified(self.classifier(self.vit(pixel_values).pooler_output), labels)
+    def scores(self, pixels: Tensor) -> Tensor:
+        return self.classifier(self.vit(pixels).pooler_output)
