@@ -76,6 +76,21 @@ def check_signal(u) -> None:
         fail(f"u has the shape {list(u.shape)}; only the batch may be empty")
 
 
+def filter_sizes(
+    channels: int, length: int, filters: int | None, taps: int | None
+) -> tuple[int, int]:
+    """How many filters and taps a module has: as many as channels and as the length
+    where None is given."""
+    filters = channels if filters is None else filters
+    taps = length if taps is None else taps
+    if min(channels, length, filters, taps) < 1 or channels % filters:
+        fail(
+            f"{filters} filters of {taps} taps for {channels} channels of length "
+            f"{length}: all are at least 1, and filters divides channels"
+        )
+    return filters, taps
+
+
 def rows_of(u, gate_in, gate_out) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """A signal and its gates, checked, of one type, row-major."""
     check_signal(u)

@@ -3,13 +3,40 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from danaus.torch._conv_functions import check_signal, check_tensor, fail
+from danaus.torch._conv_functions import (
+    check_signal,
+    check_tensor,
+    fail,
+    filter_sizes,
+)
+from danaus.torch._precision import wide
 
 
-class FilterConv(torch.nn.Module):
+def three(make: Callable[[], nn.Module], tied: bool, learn: bool) -> nn.ModuleList:
+    """Modules of M_0, M_1 and M_2, or one of all if they are tied."""
+    found = nn.ModuleList(make() for _ in range(1 if tied else 3))
+    return found.requires_grad_(learn)
+
+
+def all_three(found: Iterable) -> list:
+    """What belongs to M_0, M_1 and M_2, from three or from one of all."""
+    found = list(found)
+    return found * (3 // len(found))
+
+
+def of_one_type(u: Tensor, k: Tensor, matrices: list) -> tuple:
+    """u, k and the matrices, all in the wider of their types."""
+    dtype = torch.promote_types(wide(u).dtype, matrices[0][0].dtype)
+    matrices = [[w.to(dtype) for w in matrix] for matrix in matrices]
+    return u.to(dtype), k.to(dtype), *matrices
+
+
+class FilterConv(nn.Module):
     """y = f(k, u) + skip u, with a bilinear f that a class defines as `_convolve`.
 
     Attributes
@@ -29,25 +56,19 @@ class FilterConv(torch.nn.Module):
         made: dict,
     ):
         super().__init__()
-        filters = channels if filters is None else filters
-        taps = length if taps is None else taps
-        if min(channels, length, filters, taps) < 1 or channels % filters:
-            fail(
-                f"{filters} filters of {taps} taps for {channels} channels of length "
-                f"{length}: all are at least 1, and filters divides channels"
-            )
+        filters, taps = filter_sizes(channels, length, filters, taps)
         if taps > length:
             fail(f"filters have {taps} taps; signals have {length} numbers at most")
         self.channels, self.length = channels, length
         self.filters, self.taps = filters, taps
-        self.weight = torch.nn.Parameter(torch.empty(filters, taps, **made))
-        self.skip = torch.nn.Parameter(torch.empty(filters, **made)) if skip else None
+        self.weight = nn.Parameter(torch.empty(filters, taps, **made))
+        self.skip = nn.Parameter(torch.empty(filters, **made)) if skip else None
 
     def reset_parameters(self) -> None:
         """Random filters."""
-        torch.nn.init.normal_(self.weight, std=self.taps**-0.5)
+        nn.init.normal_(self.weight, std=self.taps**-0.5)
         if self.skip is not None:
-            torch.nn.init.normal_(self.skip)
+            nn.init.normal_(self.skip)
 
     def forward(self, u: Tensor) -> Tensor:
         """u and the result are [batch, channels, length], or shorter ones."""
@@ -57,13 +78,15 @@ class FilterConv(torch.nn.Module):
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
         if u.shape[2] > self.length:
             fail(f"u is {u.shape[2]} long; this module is made for {self.length}")
-        y = self._convolve(u, self.weight.to(u.dtype))
+        more = u.shape[2] - self.taps
+        k = nn.functional.pad(self.weight.to(u.dtype), (0, more))
+        y = self._convolve(u, k).to(u.dtype)
         if self.skip is None:
             return y
         return y + self._of_channels(self.skip.to(u.dtype))[:, None] * u
 
     def _convolve(self, u: Tensor, k: Tensor) -> Tensor:
-        """f of u [batch, channels, length] and k [filters, taps], shaped like u."""
+        """f of u [batch, channels, length] and k [filters, length], shaped like u."""
         raise NotImplementedError
 
     def _of_channels(self, x: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from danaus.torch._conv_functions import fail
 from danaus.torch._digits import near_equal
-from danaus.torch._filter_conv import FilterConv
+from danaus.torch._filter_conv import FilterConv, all_three, of_one_type, three
 from danaus.torch._precision import wide, without_autocast
 from danaus.torch._triangular import TriangularBasis, triangular_inverse
 from danaus.torch.chebyshev import chebyshev_matrix, chebyshev_transform, signs
@@ -243,31 +243,23 @@ class ChebyshevConv(FilterConv):
         if len(blocks) != 2 or min(blocks) < 1 or math.prod(blocks) < points:
             fail(f"blocks {list(blocks)} are not two that make {points} points or more")
         self.blocks = tuple(blocks)
-        self.bases = torch.nn.ModuleList(
-            TriangularBasis(self.blocks, True, made) for _ in range(1 if tied else 3)
+        self.bases = three(
+            lambda: TriangularBasis(self.blocks, True, made), tied, learn
         )
-        self.bases.requires_grad_(learn)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Random filters, and products of two Chebyshev polynomials."""
         super().reset_parameters()
-        for basis in self.bases:
-            for w in basis.below:
-                torch.nn.init.zeros_(w)
+        for w in self.bases.parameters():
+            torch.nn.init.zeros_(w)
 
     def pairs(self) -> list[Pair]:
         """lt and rt of M_0, M_1 and M_2."""
-        found = [_pair(basis) for basis in self.bases]
-        return [found[i % len(found)] for i in range(3)]
+        return all_three(map(_pair, self.bases))
 
     def _convolve(self, u: Tensor, k: Tensor) -> Tensor:
-        length, pairs = u.shape[2], self.pairs()
-        k = torch.nn.functional.pad(k, (0, max(0, length - self.taps)))
-        k = self._of_channels(k[:, :length])
-        dtype = torch.promote_types(wide(u).dtype, pairs[0][0].dtype)
-        pairs = [(lt.to(dtype), rt.to(dtype)) for lt, rt in pairs]
-        return chebyshev_conv(u.to(dtype), k.to(dtype), *pairs).to(u.dtype)
+        return chebyshev_conv(*of_one_type(u, self._of_channels(k), self.pairs()))
 
     def extra_repr(self) -> str:
         return f"{self.channels}, {self.length}, blocks={self.blocks}"

@@ -23,6 +23,7 @@ from danaus.torch._conv_functions import (
     check_packed,
     check_tensor,
     fail,
+    filter_sizes,
     filters_of,
     long_conv,
     offsets_of,
@@ -125,14 +126,8 @@ class LongConv(Freezable):
         dtype=None,
     ):
         super().__init__()
-        filters = channels if filters is None else filters
-        taps = length if taps is None else taps
         need_one_of(KINDS, kind, "kind")
-        if min(channels, length, filters, taps) < 1 or channels % filters:
-            fail(
-                f"{filters} filters of {taps} taps for {channels} channels of length "
-                f"{length}: all are at least 1, and filters divides channels"
-            )
+        filters, taps = filter_sizes(channels, length, filters, taps)
         self.channels, self.length, self.kind = channels, length, kind
         self.filters, self.taps = filters, taps
         self.axes, self.keep = axes, keep

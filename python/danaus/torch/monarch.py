@@ -15,7 +15,7 @@ from torch import Tensor
 
 from danaus.torch._conv_functions import fail, long_conv
 from danaus.torch._digits import near_equal
-from danaus.torch._filter_conv import FilterConv
+from danaus.torch._filter_conv import FilterConv, all_three, three
 from danaus.torch._triangular import TriangularBasis
 from danaus.torch.functional import ks_linear
 
@@ -87,21 +87,17 @@ class CausalMonarchConv(FilterConv):
         if min(blocks, default=0) < 1 or math.prod(blocks) < length:
             fail(f"blocks {blocks} make {math.prod(blocks)} numbers, not {length}")
         self.blocks = blocks
-        self.bases = torch.nn.ModuleList(
-            TriangularBasis(blocks, shared, made) for _ in range(1 if tied else 3)
-        )
-        self.bases.requires_grad_(learn)
+        self.bases = three(lambda: TriangularBasis(blocks, shared, made), tied, learn)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Random filters, matrices that are the identity."""
         super().reset_parameters()
-        for basis in self.bases:
-            for w in basis.below:
-                torch.nn.init.zeros_(w)
+        for w in self.bases.parameters():
+            torch.nn.init.zeros_(w)
 
     def _convolve(self, u: Tensor, k: Tensor) -> Tensor:
-        of_y, of_k, of_u = (self.bases[i % len(self.bases)] for i in range(3))
+        of_y, of_k, of_u = all_three(self.bases)
         k = self._change(k, of_k.factors(), u.shape[2])
         v = self._change(u, of_u.factors(), u.shape[2])
         return self._change(long_conv(v, k), of_y.inverse(), u.shape[2])

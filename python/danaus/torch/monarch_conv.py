@@ -31,7 +31,7 @@ from torch import Tensor
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import fail
 from danaus.torch._digits import two_blocks
-from danaus.torch._filter_conv import FilterConv
+from danaus.torch._filter_conv import FilterConv, all_three, three
 from danaus.torch._packed import Factors
 from danaus.torch._precision import wide, without_autocast
 from danaus.torch.chebyshev import chebyshev_inverse_matrix, chebyshev_matrix
@@ -257,10 +257,8 @@ class MonarchConv(FilterConv):
         super().__init__(channels, length, filters, taps, skip, made)
         c, b = two_blocks(blocks, length)
         self.blocks, self.basis = (c, b), basis
-        self.matrices = torch.nn.ModuleList(
-            _Matrix(c, b, basis != "chebyshev", made) for _ in range(1 if tied else 3)
-        )
-        self.matrices.requires_grad_(learn)
+        is_complex = basis != "chebyshev"
+        self.matrices = three(lambda: _Matrix(c, b, is_complex, made), tied, learn)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -273,17 +271,15 @@ class MonarchConv(FilterConv):
 
     def pairs(self) -> list[Pair]:
         """L and R of M_0, M_1 and M_2."""
-        found = [matrix.pair() for matrix in self.matrices]
-        return [found[i % len(found)] for i in range(3)]
+        return all_three(matrix.pair() for matrix in self.matrices)
 
     def _convolve(self, u: Tensor, k: Tensor) -> Tensor:
         if u.shape[2] != self.length:
             fail(f"u is {u.shape[2]} long; this module is made for {self.length}")
-        pairs = self.pairs()
-        k = torch.nn.functional.pad(self._of_channels(k), (0, self.length - self.taps))
+        u, k = wide(u), wide(self._of_channels(k))
         univariate = self.basis == "univariate"
-        y = monarch_conv(wide(u), wide(k), *pairs, univariate=univariate)
-        return (y.real if y.is_complex() else y).to(u.dtype)
+        y = monarch_conv(u, k, *self.pairs(), univariate=univariate)
+        return y.real if y.is_complex() else y
 
     def extra_repr(self) -> str:
         return (

@@ -35,7 +35,7 @@ from torch import Tensor
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import fail
 from danaus.torch._digits import near_equal
-from danaus.torch._filter_conv import FilterConv
+from danaus.torch._filter_conv import FilterConv, all_three, of_one_type, three
 from danaus.torch._packed import Factors
 from danaus.torch._precision import wide, without_autocast
 from danaus.torch._triangular import triangular_inverse, with_ones
@@ -266,14 +266,14 @@ class MultivariateConv(FilterConv):
             fail(f"sizes {grid.sizes} are enough for {grid.length} numbers")
         self.sizes, self.points = grid.sizes, points
         above = [math.prod(grid.sizes[t + 1 :]) for t in range(len(grid.sizes))]
-        self.matrices = torch.nn.ModuleList(
-            Factors(
+
+        def matrix() -> Factors:
+            return Factors(
                 torch.nn.Parameter(torch.zeros(1 if shared else a, m, m, **made))
                 for a, m in zip(above, grid.sizes)
             )
-            for _ in range(1 if tied else 3)
-        )
-        self.matrices.requires_grad_(learn)
+
+        self.matrices = three(matrix, tied, learn)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -287,16 +287,11 @@ class MultivariateConv(FilterConv):
         found = [[with_ones(wide(w)) for w in matrix()] for matrix in self.matrices]
         if self.points == "chebyshev":
             found = [[w.flip(1) for w in matrix] for matrix in found]
-        return [found[i % len(found)] for i in range(3)]
+        return all_three(found)
 
     def _convolve(self, u: Tensor, k: Tensor) -> Tensor:
-        length, matrices = u.shape[2], self.coefficients()
-        k = torch.nn.functional.pad(k, (0, max(0, length - self.taps)))
-        k = self._of_channels(k[:, :length])
-        dtype = torch.promote_types(wide(u).dtype, matrices[0][0].dtype)
-        matrices = [[w.to(dtype) for w in matrix] for matrix in matrices]
-        f = multivariate_conv(u.to(dtype), k.to(dtype), *matrices, points=self.points)
-        return f.to(u.dtype)
+        found = of_one_type(u, self._of_channels(k), self.coefficients())
+        return multivariate_conv(*found, self.points)
 
     def extra_repr(self) -> str:
         return (
