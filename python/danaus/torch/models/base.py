@@ -172,9 +172,9 @@ class Pretrained(_Module):
     heads: ClassVar[tuple[str, ...]] = ()  # how names of parts begin that not all have
 
     @staticmethod
-    def rename(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of a file by the names that the model has."""
-        return tensors
+    def own_name(name: str) -> str | None:
+        """The model's name of a file's tensor; None for one that is left out."""
+        return name
 
     @classmethod
     def from_pretrained(
@@ -207,7 +207,9 @@ class Pretrained(_Module):
         layers = cls._layers(config, path)
         for name in layers:
             tensors.pop(f"{name}.weight", None)
-        tensors = model._own(model.rename(tensors))
+        found = {cls.own_name(name): x for name, x in tensors.items()}
+        found.pop(None, None)
+        tensors = model._own(found)
         layers = model._own(layers)
         model._begin_heads(tensors, layers)
         for name, module in model.named_modules():

@@ -17,16 +17,10 @@ from danaus.torch._hyena_functions import hyena, mix_heads
 from danaus.torch.functional import ACTIVATIONS, activation_name
 from danaus.torch.hyena import _from_rows, _to_rows
 from danaus.torch.implicit import HyenaFilter
-from danaus.torch.models.base import (
-    Config,
-    Generates,
-    Pretrained,
-    init_usual,
-    need_sizes,
-)
+from danaus.torch.models.base import Config, Generates, init_usual, need_sizes
 from danaus.torch.models.blocks import Blocks
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, wide
-from danaus.torch.models.packing import Packing, packing_of
+from danaus.torch.models.packing import Packing, Sequences, packing_of
 from danaus.torch.short_filter import ShortFilter
 
 # fmt: off
@@ -178,11 +172,9 @@ class _Backbone(nn.Module):
         return self.ln_f(self.layers(r, offsets, longest))
 
 
-class HyenaPreTrained(Pretrained):
+class HyenaPreTrained(Sequences):
     config_class = HyenaConfig
     base_model_prefix = "hyena"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
 
     def __init__(self, config: HyenaConfig):
         sizes = (
@@ -201,25 +193,18 @@ class HyenaPreTrained(Pretrained):
         self.backbone = _Backbone(config)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.backbone.embeddings.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.backbone.embeddings.word_embeddings = value
+    def embedder(self) -> nn.Module:
+        return self.backbone.embeddings
 
     def _init_weights(self, module: nn.Module) -> None:
         init_usual(module, self.config.initializer_range * getattr(module, "start", 1))
 
-    @classmethod
-    def rename(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        found = {}
-        for name, x in tensors.items():
-            name = name.removeprefix("hyena.").removeprefix("model.")
-            for part in (".mixer.layer.", ".mlp.layer."):
-                name = name.replace(part, part.replace("layer.", ""))
-            if name != "lm_head.weight":  # tied
-                found[name] = x
-        return found
+    @staticmethod
+    def own_name(name: str) -> str | None:
+        name = name.removeprefix("hyena.").removeprefix("model.")
+        for part in ("mixer", "mlp"):
+            name = name.replace(f".{part}.layer.", f".{part}.")
+        return None if name == "lm_head.weight" else name  # tied
 
     def packing(self, ids: Tensor, mask: Tensor | None, offsets: Any) -> Packing:
         return packing_of(ids, mask, offsets, self.config.max_seq_len, self.config.rows)
@@ -268,8 +253,7 @@ class HyenaForCausalLM(HyenaPreTrained, Generates):
     ) -> LogitsOutput:
         packing = self.packing(input_ids, attention_mask, offsets)
         h = self.run(input_ids, packing)
-        table = self.backbone.embeddings.word_embeddings.weight
-        logits = nn.functional.linear(h, table)
+        logits = nn.functional.linear(h, self.get_input_embeddings().weight)
         if labels is None:
             return LogitsOutput(None, packing.unpack(logits))
         asked = packing.shifted(packing.pack(labels))

@@ -17,7 +17,6 @@ from danaus.torch._conv_functions import fail
 from danaus.torch.functional import ACTIVATIONS
 from danaus.torch.models.base import (
     Config,
-    Pretrained,
     activation_of,
     classes_of,
     init_usual,
@@ -26,7 +25,7 @@ from danaus.torch.models.base import (
 from danaus.torch.models.blocks import Blocks
 from danaus.torch.models.m2 import OPTIONS, mixer_of, mlp_of
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified, wide
-from danaus.torch.models.packing import Packing, packing_of
+from danaus.torch.models.packing import Packing, Sequences, packing_of
 
 __all__ = [
     "M2BertConfig",
@@ -107,12 +106,10 @@ class _Pooler(nn.Module):
         return torch.tanh(self.dense(first))
 
 
-class M2BertPreTrained(Pretrained):
+class M2BertPreTrained(Sequences):
     config_class = M2BertConfig
     base_model_prefix = "bert"
     heads = "cls.", "classifier.", "pooler."
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
 
     def __init__(self, config: M2BertConfig):
         need_sizes(
@@ -127,17 +124,16 @@ class M2BertPreTrained(Pretrained):
         the filters' networks."""
         init_usual(module, self.config.initializer_range)
 
-    @classmethod
-    def rename(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        found = {}
-        for name, x in tensors.items():
-            for prefix in ("module.", "model."):
-                name = name.removeprefix(prefix)
-            if ".flashfft." in name or name.endswith(".position_ids"):
-                continue
-            if name != "cls.predictions.decoder.weight":  # tied
-                found[name] = x
-        return found
+    def embedder(self) -> nn.Module:
+        return getattr(self, "bert", self).embeddings
+
+    @staticmethod
+    def own_name(name: str) -> str | None:
+        name = name.removeprefix("module.").removeprefix("model.")
+        is_tied = name == "cls.predictions.decoder.weight"
+        if is_tied or ".flashfft." in name or name.endswith(".position_ids"):
+            return None
+        return name
 
 
 class M2BertModel(M2BertPreTrained):
@@ -156,12 +152,6 @@ class M2BertModel(M2BertPreTrained):
         self.encoder = _Encoder(config)
         self.pooler = _Pooler(config) if add_pooling_layer else None
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embeddings.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embeddings.word_embeddings = value
 
     def forward(
         self,
@@ -249,7 +239,7 @@ class M2BertForMaskedLM(M2BertPreTrained):
         if label_places is not None and packing.mask is not None:
             fail("label_places and attention_mask exclude each other")
         h = bert.run(input_ids, token_type_ids, packing)
-        table = bert.embeddings.word_embeddings.weight
+        table = self.get_input_embeddings().weight
         if labels is None:
             return LogitsOutput(None, packing.unpack(self.cls.predictions(h, table)))
         labels = packing.pack(labels).flatten()

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from danaus.torch._conv_functions import fail, offsets_of
+from danaus.torch.models.base import Pretrained
 
 
 class Packing(NamedTuple):
@@ -99,3 +100,20 @@ def packing_of(
     if longest < 1 or longest > most:
         fail(f"a sequence of {longest} tokens; the model takes 1 to {most}")
     return Packing(offsets, mask, longest)
+
+
+class Sequences(Pretrained):
+    """A model of sequences of ids, with a table of words."""
+
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+
+    def embedder(self) -> nn.Module:
+        """The module that has the table, word_embeddings."""
+        raise NotImplementedError
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embedder().word_embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embedder().word_embeddings = value
