@@ -12,17 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from filter_convs import digits, random_module
+
 from danaus.torch import CausalMonarchConv, ChebyshevConv, MultivariateConv
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
-
-
-def random_module(rng, kind, *args, scale=0.3, **options):
-    conv = kind(*args, skip=False, dtype=torch.float64, **options)
-    with torch.no_grad():
-        for p in conv.parameters():
-            p.copy_(scale * torch.from_numpy(rng.standard_normal(p.shape)))
-    return conv
 
 
 def bilinear(conv) -> np.ndarray:
@@ -34,14 +28,6 @@ def bilinear(conv) -> np.ndarray:
             ones = torch.eye(n, dtype=torch.float64)[:, None]
             rows.append(conv(ones)[:, 0].numpy())
     return np.stack(rows)
-
-
-def digits(i, sizes) -> list[int]:
-    found = []
-    for m in sizes:
-        i, digit = divmod(i, m)
-        found.append(digit)
-    return found
 
 
 # ---- the order-p map of one variable: equations (24) to (26) ----
@@ -90,7 +76,7 @@ def factor_product(co, sizes) -> np.ndarray:
 @pytest.mark.parametrize("blocks", [[6], [3, 2], [2, 2, 3], [2, 3, 1, 2]], ids=str)
 def test_any_order_is_a_monarch_matrix_of_twice_the_length(rng, blocks):
     n = math.prod(blocks)
-    conv = random_module(rng, CausalMonarchConv, 1, n, blocks=blocks)
+    conv = random_module(rng, CausalMonarchConv, 1, n, blocks=blocks, skip=False)
     co, sizes = extended(conv, rng)
     m = factor_product(co, sizes)
     c = np.ones((2 * n, 2 * n))
@@ -114,7 +100,8 @@ def test_any_order_is_a_monarch_matrix_of_twice_the_length(rng, blocks):
 @pytest.mark.parametrize("blocks", [(4, 4), (3, 5), (5, 4), (1, 9)], ids=str)
 def test_chebyshev_points_have_a_convolution_between_triangular_matrices(rng, blocks):
     n = (math.prod(blocks) + 1) // 2
-    conv = random_module(rng, ChebyshevConv, 1, n, blocks=blocks, tied=False)
+    options = {"blocks": blocks, "tied": False, "skip": False}
+    conv = random_module(rng, ChebyshevConv, 1, n, **options)
     late = 1 - math.prod(blocks) % 2
     of_f, of_k, of_u = (powers(pair) for pair in conv.pairs())
     of_f = of_f[::-1][late : late + n, late : late + n]
@@ -189,7 +176,7 @@ def nilpotency(b, rng) -> int:
 def test_how_soon_powers_vanish_tells_the_maps_apart(rng, kind, options, wanted):
     """n for one variable, 1 + sum of (h_t - 1) for several: equal for isomorphic
     algebras, so that no map of several variables is one of one variable."""
-    conv = random_module(rng, kind, 1, 8, scale=0.15, **options)
+    conv = random_module(rng, kind, 1, 8, scale=0.15, skip=False, **options)
     assert nilpotency(bilinear(conv), rng) == wanted
 
 

@@ -4,7 +4,6 @@
 # ruff: noqa: E402
 from __future__ import annotations
 
-import copy
 import shutil
 
 import numpy as np
@@ -12,22 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from filter_convs import random, random_module
+
 from danaus.torch import CausalMonarchConv
 from danaus.torch._digits import near_equal
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
-
-
-def module_of(rng, *args, scale=0.4, dtype=torch.float64, **options):
-    conv = CausalMonarchConv(*args, dtype=dtype, **options)
-    with torch.no_grad():
-        for p in conv.parameters():
-            p.copy_(torch.from_numpy(rng.standard_normal(p.shape) * scale))
-    return conv
-
-
-def signal(rng, *shape, dtype=torch.float64):
-    return torch.from_numpy(rng.standard_normal(shape)).to(dtype)
 
 
 # ---- oracles ----
@@ -107,8 +96,8 @@ def paper(conv, k, u) -> np.ndarray:
 @pytest.mark.parametrize("m", [2, 4, 6, 8, 12])
 def test_it_is_the_papers_map(rng, m):
     n = m * m // 2
-    conv = module_of(rng, 3, n, blocks=[m, m // 2], skip=False)
-    u = signal(rng, 2, 3, n)
+    conv = random_module(rng, CausalMonarchConv, 3, n, blocks=[m, m // 2], skip=False)
+    u = random(rng, 2, 3, n)
     y, k = conv(u).detach().numpy(), conv.weight.detach().numpy()
     for b in range(2):
         for h in range(3):
@@ -124,8 +113,8 @@ def test_it_is_the_papers_map(rng, m):
 @pytest.mark.parametrize("length", [29, 24, 1])
 def test_it_is_a_convolution_between_triangular_matrices(rng, options, length):
     options = {**options, "taps": min(options.get("taps", 29), 29)}
-    conv = module_of(rng, 4, 29, **options)
-    u = signal(rng, 2, 4, length)
+    conv = random_module(rng, CausalMonarchConv, 4, 29, **options)
+    u = random(rng, 2, 4, length)
     y, k = conv(u).detach().numpy(), conv.weight.detach().numpy()
     skip = conv.skip.detach().numpy()
     for b in range(2):
@@ -140,7 +129,7 @@ def test_it_is_a_convolution_between_triangular_matrices(rng, options, length):
 
 def test_it_begins_as_a_convolution(rng, place):
     conv = CausalMonarchConv(5, 100, order=3, device=place)
-    u = signal(rng, 2, 5, 100, dtype=torch.float32).to(place)
+    u = random(rng, 2, 5, 100).float().to(place)
     k, skip = conv.weight.detach().cpu().numpy(), conv.skip.detach().cpu().numpy()
     y = conv(u).detach().cpu().numpy()
     for h in range(5):
@@ -149,75 +138,19 @@ def test_it_begins_as_a_convolution(rng, place):
         assert np.linalg.norm(y[1, h] - wanted) <= 1e-5 * np.linalg.norm(wanted)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_no_number_sees_what_comes_after(rng, tied):
-    conv = module_of(rng, 2, 37, order=3, tied=tied)
-    u = signal(rng, 1, 2, 37)
-    jacobian = torch.autograd.functional.jacobian(lambda x: conv(x)[0, 0], u)[:, 0, 0]
-    assert jacobian.triu(1).abs().max() <= 1e-12 * jacobian.abs().max()
-    assert (jacobian.diagonal() != 0).all()
-    y = conv(u)
-    for t in (0, 5, 36):
-        other = u.clone()
-        other[..., t:] += 1
-        assert torch.allclose(conv(other)[..., :t], y[..., :t], rtol=0, atol=1e-10)
-
-
-def test_tied_matrices_make_it_commute(rng):
-    conv = module_of(rng, 1, 30, skip=False)
-    u = signal(rng, 1, 1, 30)
-    y = conv(u)
-    with torch.no_grad():
-        u, k = conv.weight[None].clone(), u[0]
-        conv.weight.copy_(k)
-    torch.testing.assert_close(conv(u), y)
-
-
-def test_gradients(rng):
-    conv = module_of(rng, 2, 11, order=2, tied=False, filters=1)
-    u = signal(rng, 2, 2, 11).requires_grad_()
-    names, values = zip(*conv.named_parameters())
-
-    def run(u, *values):
-        return torch.func.functional_call(conv, dict(zip(names, values)), (u,))
-
-    assert torch.autograd.gradcheck(run, (u, *values))
-
-
 def test_what_is_not_below_diagonals_counts_for_nothing(rng):
-    conv = module_of(rng, 2, 20)
-    u = signal(rng, 1, 2, 20)
+    conv = random_module(rng, CausalMonarchConv, 2, 20)
+    u = random(rng, 1, 2, 20)
     conv(u).square().sum().backward()
     for w in conv.bases[0].below:
         above = w.grad.permute(0, 3, 1, 2).triu()
         assert above.abs().max() == 0 and w.grad.abs().max() > 0
 
 
-def test_fixed_matrices_are_not_learned():
-    conv = CausalMonarchConv(2, 20, learn=False)
-    conv(torch.randn(1, 2, 20)).sum().backward()
-    assert all(w.grad is None for w in conv.bases.parameters())
-    assert conv.weight.grad is not None and conv.skip.grad is not None
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_types(rng, dtype):
-    """16 bits are rounded at each of six steps, which are few units of their last place
-    with matrices near the identity."""
-    wide = module_of(rng, 3, 64, scale=0.05)
-    conv = copy.deepcopy(wide).to(dtype)
-    u = signal(rng, 2, 3, 64)
-    with torch.no_grad():
-        y, wanted = conv(u.to(dtype)), wide(u)
-    assert y.dtype == dtype
-    error = float((y.double() - wanted).norm() / wanted.norm())
-    assert error < 20 * torch.finfo(dtype).eps
-
-
 @pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 def test_it_compiles_whole(rng):
-    conv = module_of(rng, 2, 40, dtype=torch.float32)
-    u = signal(rng, 2, 2, 40, dtype=torch.float32)
+    conv = random_module(rng, CausalMonarchConv, 2, 40).float()
+    u = random(rng, 2, 2, 40).float()
     torch._dynamo.reset()
     torch.testing.assert_close(torch.compile(conv, fullgraph=True)(u), conv(u))
 
@@ -233,21 +166,9 @@ def test_default_blocks_hold_every_length(order):
 
 def test_wrong_arguments():
     for wrong, words in [
-        (dict(length=0), "at least 1"),
-        (dict(channels=3, filters=2), "divides"),
-        (dict(taps=11), "10 numbers at most"),
         (dict(blocks=[3, 3]), "make 9 numbers, not 10"),
         (dict(blocks=[]), "make 1 numbers"),
         (dict(order=0), "at least 1"),
     ]:
         with pytest.raises(ValueError, match=words):
             CausalMonarchConv(**{"channels": 4, "length": 10, **wrong})
-    conv = CausalMonarchConv(4, 10)
-    for u, words in [
-        (torch.zeros(1, 4, 11), "made for 10"),
-        (torch.zeros(1, 3, 10), "4 are needed"),
-        (torch.zeros(4, 10), "shape|dimension"),
-        (np.zeros((1, 4, 10)), "tensor"),
-    ]:
-        with pytest.raises((ValueError, TypeError), match=words):
-            conv(u)

@@ -12,15 +12,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from filter_convs import digits, random, random_module
+
 from danaus.torch import MultivariateConv
 from danaus.torch.multivariate_conv import POINTS, multivariate_conv
 
 SIZES = [[1], [4], [5], [2, 3], [4, 4], [3, 5], [3, 2, 4], [2, 1, 3, 2]]
 EPS = np.finfo(float).eps
-
-
-def random(rng, *shape):
-    return torch.from_numpy(np.asarray(rng.standard_normal(shape)))
 
 
 def random_matrix(rng, sizes, points, shared):
@@ -36,14 +34,6 @@ def random_matrix(rng, sizes, points, shared):
 
 
 # ---- oracles ----
-
-
-def digits(i, sizes) -> list[int]:
-    found = []
-    for m in sizes:
-        i, digit = divmod(i, m)
-        found.append(digit)
-    return found
 
 
 def place(found, sizes) -> int:
@@ -152,7 +142,7 @@ def test_it_is_a_product_of_polynomials(rng, points, shared, sizes):
 ])  # fmt: skip
 @pytest.mark.parametrize("length", [6, 4])
 def test_modules_are_the_map(rng, points, options, length):
-    conv = random_module(rng, 4, 6, points=points, **options)
+    conv = random_module(rng, MultivariateConv, 4, 6, points=points, **options)
     u = random(rng, 2, 4, length)
     y, weight = conv(u).detach().numpy(), conv.weight.detach().numpy()
     of = [polynomials(m, conv.sizes, points) for m in conv.coefficients()]
@@ -163,14 +153,6 @@ def test_modules_are_the_map(rng, points, options, length):
         if conv.skip is not None:
             wanted = wanted + conv.skip[f].item() * x
         np.testing.assert_allclose(y[i, h], wanted, rtol=0, atol=1e-10)
-
-
-def random_module(rng, *args, scale=0.3, **options):
-    conv = MultivariateConv(*args, dtype=torch.float64, **options)
-    with torch.no_grad():
-        for p in conv.parameters():
-            p.copy_(scale * random(rng, *p.shape))
-    return conv
 
 
 @pytest.mark.parametrize("sizes", [[9], [4, 6], [3, 5, 2], [4, 4, 4, 3]], ids=str)
@@ -193,20 +175,13 @@ def test_no_digit_sees_larger_ones(rng, points, shared, sizes):
     halves = [(m + 1) // 2 for m in sizes]
     n = math.prod(halves)
     options = dict(sizes=sizes, points=points, shared=shared, tied=False)
-    conv = random_module(rng, 1, n, **options)
+    conv = random_module(rng, MultivariateConv, 1, n, **options)
     u = random(rng, 1, 1, n)
     jacobian = torch.autograd.functional.jacobian(lambda x: conv(x)[0, 0], u)[:, 0, 0]
     largest = jacobian.abs().max()
     for o, j in itertools.product(range(n), repeat=2):
         if any(a < b for a, b in zip(digits(o, halves), digits(j, halves))):
             assert abs(jacobian[o, j]) <= 1e-12 * largest
-    assert jacobian.triu(1).abs().max() <= 1e-12 * largest
-    assert (jacobian.diagonal() != 0).all()
-    y = conv(u)
-    for t in (0, n // 2, n - 1):
-        other = u.clone()
-        other[..., t:] += 1
-        assert torch.allclose(conv(other)[..., :t], y[..., :t], rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -241,18 +216,6 @@ def test_gradients(rng, points, shared):
 
 
 @pytest.mark.parametrize("points", POINTS)
-def test_gradients_of_the_module(rng, points):
-    conv = random_module(rng, 2, 4, points=points, shared=False, filters=1)
-    names, params = zip(*conv.named_parameters())
-
-    def run(u, *params):
-        return torch.func.functional_call(conv, dict(zip(names, params)), (u,))
-
-    u = random(rng, 1, 2, 4).requires_grad_()
-    assert torch.autograd.gradcheck(run, (u, *params))
-
-
-@pytest.mark.parametrize("points", POINTS)
 def test_what_degrees_exclude_counts_for_nothing(rng, points):
     matrix = [x.requires_grad_() for x in random_matrix(rng, [5, 4], points, True)]
     u, k = random(rng, 2, 6)
@@ -262,37 +225,6 @@ def test_what_degrees_exclude_counts_for_nothing(rng, points):
         for a, j in itertools.product(range(m), repeat=2):
             assert counts(m, points, a, j) or x.grad[0, a, j] == 0
         assert x.grad.abs().max() > 0
-
-
-@pytest.mark.parametrize("points", POINTS)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_types(rng, points, dtype):
-    wide = random_module(rng, 2, 12, scale=0.05, points=points).to(dtype).double()
-    conv = MultivariateConv(2, 12, points=points, dtype=dtype)
-    conv.load_state_dict(wide.state_dict())
-    u = random(rng, 1, 2, 12).to(dtype)
-    with torch.no_grad():
-        y, wanted = conv(u), wide(u.double())
-    assert y.dtype == dtype
-    assert (y.double() - wanted).norm() <= 50 * torch.finfo(dtype).eps * wanted.norm()
-
-
-@pytest.mark.parametrize("points", POINTS)
-def test_autocast_leaves_it_in_single_precision(rng, points):
-    conv, u = MultivariateConv(2, 12, points=points), random(rng, 1, 2, 12).float()
-    wanted = conv(u)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = conv(u)
-    torch.testing.assert_close(y, wanted, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("points", POINTS)
-def test_a_graph_has_no_breaks(rng, points):
-    conv = random_module(rng, 2, 8, points=points)
-    u = random(rng, 1, 2, 8)
-    torch._dynamo.reset()
-    made = torch.compile(conv, fullgraph=True, backend="eager")
-    torch.testing.assert_close(made(u), conv(u))
 
 
 def test_wrong_arguments(rng):
@@ -318,7 +250,6 @@ def test_wrong_arguments(rng):
         (lambda: MultivariateConv(1, 5, sizes=[]), "enough for 1"),
         (lambda: MultivariateConv(1, 5, order=0), "at least 1"),
         (lambda: MultivariateConv(1, 5, points="other"), "points"),
-        (lambda: MultivariateConv(1, 5)(torch.zeros(1, 1, 6)), "made for 5"),
     ]:
         with pytest.raises(ValueError, match=words):
             call()
