@@ -52,7 +52,7 @@ def products(name):
 
 def cell(found):
     """A share of wins and a speed."""
-    return f"{found[1]:.1%}, {found[2]:.2f}" if found else MISSING
+    return f"{found.share:.1%}, {found.won:.2f}" if found else MISSING
 
 
 # ---- tables ----
@@ -101,16 +101,11 @@ def grouped(function, digits):
     paper_ks, of = products("h200_paper_ks")
     for dtype in TYPES if of else ():
         methods = paper_ks.COMPARED["ours over bmm, einsum, BSR"]
-        for low, high, *found in getattr(paper_ks, function)(
-            of[dtype, "both"], methods
-        ):
-            yield (
-                TYPES[dtype],
-                f"{low:.{digits}f} to {high:.{digits}f}",
-                found[0],
-                cell(found),
-                *(f"{value:.2f}" for value in found[3:]),
-            )
+        groups = getattr(paper_ks, function)(of[dtype, "both"], methods)
+        for low, high, found, *more in groups:
+            numbers = (f"{value:.2f}" for value in (found.speed, *more))
+            span = f"{low:.{digits}f} to {high:.{digits}f}"
+            yield TYPES[dtype], span, found.count, cell(found), *numbers
 
 
 def paper_sparsity():

@@ -60,17 +60,13 @@ def least(values):
 
 def product_of(some):
     """The records of a pattern, one for each layout."""
-    methods = [row.methods | {"ours": row.seconds} for row in some]
-    one, joules = some[0], {}
-    for method in ("", *(f"{m}_" for m in files.ENERGY)):
-        joules[method] = least(row.field(f"{method}joules") for row in some)
-    ours, theirs = joules.pop(""), least(joules.values())
+    one = some[0]
+    seconds = {m: least(row.methods[m] for row in some) for m in files.METHODS}
+    seconds["ours"] = least(row.seconds for row in some)
+    ours = least(row.field("joules") for row in some)
+    theirs = least(row.field(f"{m}_joules") for row in some for m in files.ENERGY)
     return Product(
-        one.density,
-        one.h,
-        one.d,
-        {m: least(of[m] for of in methods) for m in methods[0]},
-        ours / theirs if ours and theirs else None,
+        one.density, one.h, one.d, seconds, ours / theirs if ours and theirs else None
     )
 
 
@@ -112,18 +108,21 @@ def speeds(some, methods):
             yield product, theirs / ours
 
 
+class Wins(NamedTuple):
+    count: int  # of patterns
+    share: float
+    won: float  # median speed of the wins; nan without any
+    speed: float  # median of all
+
+
 def wins(some, methods):
-    """Patterns, share of wins, median speed of the wins and of all."""
+    """None where no pattern was timed by both sides."""
     found = np.array([speed for _, speed in speeds(some, methods)])
     if not len(found):
         return None
     won = found[found > 1]
-    return (
-        len(found),
-        np.mean(found > 1),
-        np.median(won) if len(won) else math.nan,
-        np.median(found),
-    )
+    of_won = np.median(won) if len(won) else math.nan
+    return Wins(len(found), np.mean(found > 1), of_won, np.median(found))
 
 
 def by_sparsity(some, methods):
@@ -134,7 +133,7 @@ def by_sparsity(some, methods):
         group = [ordered[k] for k in part]
         found = wins(group, methods)
         if found:
-            yield 1 - group[0].density, 1 - group[-1].density, *found
+            yield 1 - group[0].density, 1 - group[-1].density, found
 
 
 def correlation(x, y):
@@ -159,7 +158,7 @@ def by_h(some, methods):
             yield (
                 own[0],
                 own[-1],
-                *wins([product for product, _ in group], methods),
+                wins([product for product, _ in group], methods),
                 correlation(np.log(own), np.log(speed)),
             )
 
@@ -179,10 +178,8 @@ class Regression(NamedTuple):
 def regression(some, methods):
     """None where the products do not determine it."""
     pairs = list(speeds(some, methods))
-    density, h, speed = (
-        np.log([value(*pair) for pair in pairs])
-        for value in (lambda p, _: p.density, lambda p, _: p.h, lambda _, s: s)
-    )
+    logs = np.log([(p.density, p.h, speed) for p, speed in pairs]).reshape(-1, 3)
+    density, h, speed = logs.T
     columns = np.column_stack([np.ones(len(pairs)), density, h])
     if len(pairs) < 5 or np.linalg.matrix_rank(columns) < 3 or not np.ptp(speed):
         return None
@@ -237,7 +234,7 @@ def main():
     median.refuse_mixtures([row.row for row in rows])
     of = views([row for row in rows if not row.field("joules")])
     of_energy = views([row for row in rows if row.field("joules")])
-    of_wins = ["count", "wins", "speed won", "speed"]
+    of_wins = Wins._fields
 
     def each(function, choices):
         return [
@@ -249,9 +246,9 @@ def main():
 
     def grouped(function, methods):
         return [
-            (*key, *line)
+            (*key, low, high, *found, *more)
             for key, some in of.items()
-            for line in function(some, methods)
+            for low, high, found, *more in function(some, methods)
         ]
 
     key = ["type", "layout"]

@@ -126,12 +126,13 @@ def check_groups(folder):
     path = write(folder / "groups.csv", known(lambda rho, h: 2 if rho > 0.1 else 8))
     some = paper_ks.views(records.read([path]))["f32", "first"]
     groups = list(paper_ks.by_h(some, OVER_BASELINES))
-    assert sum(group[2] for group in groups) == 27
-    assert [round(1 / group[0], 1) for group in groups] == [102.4, 51.2, 24.0]
-    assert all(group[3] == 1 and math.isnan(group[-1]) for group in groups)
+    assert [round(1 / low, 1) for low, *_ in groups] == [102.4, 51.2, 24.0]
+    for _, _, found, pearson in groups:
+        assert (found.count, found.share) == (9, 1) and math.isnan(pearson)
     groups = list(paper_ks.by_sparsity(some, OVER_BASELINES))
-    assert [group[2] for group in groups] == [7, 7, 7, 6]
-    assert groups[0][:2] == (0, 0.75) and groups[0][4] == 2 and groups[-1][4] == 8
+    assert [found.count for _, _, found in groups] == [7, 7, 7, 6]
+    assert groups[0][:2] == (0, 0.75)
+    assert groups[0][2].won == 2 and groups[-1][2].won == 8
 
 
 def check_energy(folder):
