@@ -96,6 +96,20 @@ def started(name, *words, ranks=None):
     return begin(kinds, settings, task, False, ranks or Ranks("cpu"))
 
 
+@pytest.fixture
+def refused(capsys):
+    """A check that train() ends with a sentence of one line."""
+
+    def check(sentence, *words):
+        assert train(*words) == 1
+        error = capsys.readouterr().err
+        assert sentence in error and error.startswith("error: ")
+        assert error.count("\n") == 1
+        return error
+
+    return check
+
+
 def losses(out):
     rows = danaus.records.read(f"{out}/log.csv")
     return [(r["step"], r["loss"], r["held_out_loss"]) for r in rows]
@@ -185,22 +199,19 @@ def test_a_bar_shows_the_steps_on_a_terminal(monkeypatch, capsys):
     assert losses("bar") == losses("lines")
 
 
-def test_a_run_is_not_begun_where_another_one_is(capsys):
-    assert train("hyena", "steps=1") == 0
-    assert train("hyena", "steps=1") == 1
-    assert "--resume goes on" in capsys.readouterr().err
-    assert train("hyena", "steps=1", "rate=1e-4", "--resume") == 1
-    assert "rate is 0.0001 and was 0.003 in" in capsys.readouterr().err
-    assert train("hyena", "steps=1", "model.model_type=hyenadna", "--resume") == 1
-    assert "the model_type is 'hyena', not 'hyenadna'" in capsys.readouterr().err
+def test_a_run_is_not_begun_where_another_one_is(refused):
+    words = "hyena", "steps=1"
+    assert train(*words) == 0
+    refused("--resume goes on", *words)
+    refused("rate is 0.0001 and was 0.003 in", *words, "rate=1e-4", "--resume")
+    other = "the model_type is 'hyena', not 'hyenadna'"
+    refused(other, *words, "model.model_type=hyenadna", "--resume")
     with open("a.txt", "a") as file:
         file.write("more")
-    assert train("hyena", "steps=1", "--resume") == 1
-    assert "items and had" in capsys.readouterr().err
+    refused("items and had", *words, "--resume")
     with open("run/checkpoint-1/training.pt", "r+b") as file:
         file.truncate(100)
-    assert train("hyena", "steps=1", "--resume") == 1
-    assert "is no state of a training" in capsys.readouterr().err
+    refused("is no state of a training", *words, "--resume")
 
 
 def test_training_needs_no_transformers(folder):
@@ -293,11 +304,9 @@ def test_parameters_have_the_rates_of_the_recipe():
             assert pair == wanted, name
 
 
-def test_a_loss_that_is_not_finite_ends_the_training(folder, capsys):
+def test_a_loss_that_is_not_finite_ends_the_training(folder, refused):
     words = "rate=1e30", "warm_up=0", "checkpoint_every=1", "log_every=9"
-    assert train("hyena", *words) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: in step 2 the loss is ") and error.count("\n") == 1
+    error = refused("error: in step 2 the loss is ", "hyena", *words)
     assert error.endswith("the last one is run/checkpoint-1\n")
     assert checkpoints.read_state(folder / "run/checkpoint-1")["step"] == 1
     model = m.HyenaForCausalLM.from_pretrained("run/checkpoint-1")
@@ -506,14 +515,12 @@ WRONG_IMAGES = [
 
 
 @pytest.mark.parametrize(("words", "sentence"), WRONG_IMAGES, ids=lambda x: str(x)[:30])
-def test_wrong_images_get_a_sentence(words, sentence, folder, capsys):
+def test_wrong_images_get_a_sentence(words, sentence, folder, refused):
     np.save("negative.npy", np.full(50, -1))
     np.save("integers.npy", np.zeros((50, 6, 6), int))
     np.save("small.npy", np.zeros((50, 2, 2), "f4"))
     (folder / "broken.safetensors").write_bytes(b"\xff" * 20)
-    assert train("m2_vit", *words) == 1
-    error = capsys.readouterr().err
-    assert sentence in error and error.startswith("error: ") and error.count("\n") == 1
+    refused(sentence, "m2_vit", *words)
 
 
 # ---- what is wrong ----
@@ -554,16 +561,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "sentence"), WRONG, ids=lambda x: str(x)[:30])
-def test_wrong_calls_get_a_sentence(words, sentence, folder, capsys):
+def test_wrong_calls_get_a_sentence(words, sentence, folder, refused):
     (folder / "binary").write_bytes(b"a\xff")
     (folder / "wrong.fa").write_text(">one two\nACGR\n")
     (folder / "empty.fa").write_text(">one two\n")
     (folder / "list.json").write_text("[]")
     if words[0].startswith("tokenizer"):
         pytest.importorskip("tokenizers")
-    assert train("hyena", *words) == 1
-    error = capsys.readouterr().err
-    assert sentence in error and error.startswith("error: ") and error.count("\n") == 1
+    refused(sentence, "hyena", *words)
     assert not list(folder.glob("run/checkpoint*"))
 
 
