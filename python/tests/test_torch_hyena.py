@@ -15,7 +15,7 @@ from conv_cases import ERRORS, TYPES, numbers
 from test_hyena_operator import direct
 
 from danaus.torch import GatedLongConv, HyenaOperator, freeze
-from danaus.torch._hyena_ops import fft_hyena
+from danaus.torch._conv_fft import fft_hyena
 from danaus.torch._ops import ops
 from danaus.torch.functional import hyena
 

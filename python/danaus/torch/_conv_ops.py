@@ -1,150 +1,165 @@
-"""What PyTorch has to know of the operators for convolutions: shapes of results without
-numbers, derivatives, and where they have kernels."""
+"""What PyTorch has to know of the operators for convolutions and of the Hyena operator:
+shapes of results without numbers, derivatives, and where they have kernels."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
+from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv, fft_hyena
 from danaus.torch._ops import check_one_device, in_forward_mode, in_transform, ops
 
-LONG_INPUTS = 6  # u, k, k_reverse, skip, gate_in, gate_out
 _warned = False
 
 
 # ---- shapes ----
 
 
-def _like(x: Tensor) -> Tensor:
+def _like(x: Tensor, *others) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _gradients_like(inputs: tuple, wanted: int) -> tuple[Tensor, ...]:
-    return tuple(
-        _like(x) if wanted >> i & 1 else inputs[0].new_empty(0)
-        for i, x in enumerate(inputs)
-    )
+def _channels_of(u: Tensor, order: int) -> Tensor:
+    return u.new_empty(u.shape[0], u.shape[1] // (order + 1), u.shape[2])
 
 
-def _fake_long(
-    u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets=None,
-    accuracy="by_type",
-):
-    check_one_device(u, k, k_reverse, skip, gate_in, gate_out)
-    return _like(u)
+def _hyena_like(u: Tensor, taps, bias, k: Tensor, skip) -> Tensor:
+    return _channels_of(u, k.shape[0] + 1)
 
 
-def _fake_long_backward(
-    dy, u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, wanted, offsets=None,
-    accuracy="by_type",
-):
-    inputs = u, k, k_reverse, skip, gate_in, gate_out
-    check_one_device(dy, inputs)
-    return _gradients_like(inputs, wanted)
-
-
-def _fake_short(u, k, bias, channels_last, centred):
-    check_one_device(u, k, bias)
-    return _like(u)
-
-
-def _fake_short_backward(dy, u, k, channels_last, centred, wanted):
-    check_one_device(dy, u, k)
-    return _gradients_like((u, k, k[:, 0]), wanted)
-
-
-for _name, _fake in (
-    ("long_conv", _fake_long),
-    ("long_conv_backward", _fake_long_backward),
-    ("short_conv", _fake_short),
-    ("short_conv_backward", _fake_short_backward),
-):
-    torch.library.register_fake(f"danaus::{_name}")(_fake)
-    torch.library.register_fake(f"danaus::_{_name}")(_fake)
-
-
-@torch.library.register_fake("danaus::long_conv_pack")
-def _(
-    like, k, k_reverse, skip, kind, sparse, batch, longest=0, accuracy="by_type"
-):
-    check_one_device(like, k, k_reverse, skip)
+def _spectrum(like: Tensor) -> Tensor:
     size = torch.library.get_ctx().new_dynamic_size()
     return like.new_empty(size, dtype=torch.uint8)
 
 
+@torch.library.register_fake("danaus::long_conv_pack")
+def _(like, k, k_reverse, skip, *options):
+    check_one_device(like, k, k_reverse, skip)
+    return _spectrum(like)
+
+
+@torch.library.register_fake("danaus::hyena_pack")
+def _(u, taps, bias, k, skip, *options):
+    check_one_device(u, taps, bias, k, skip)
+    return _spectrum(u)
+
+
 @torch.library.register_fake("danaus::long_conv_apply")
-def _(
-    u, spectrum, gate_in, gate_out, filters, taps, kind, sparse, batch, longest=0,
-    offsets=None, accuracy="by_type",
-):
+def _(u, spectrum, gate_in, gate_out, *options):
     check_one_device(u, spectrum, gate_in, gate_out)
     return _like(u)
 
 
-# ---- derivatives ----
+@torch.library.register_fake("danaus::hyena_apply")
+def _(u, taps, bias, spectra, order, *options):
+    check_one_device(u, taps, bias, spectra)
+    return _channels_of(u, order)
 
 
-def _wanted(needed: tuple[bool, ...]) -> int:
-    """One bit for each input that needs a gradient."""
-    return sum(1 << i for i, need in enumerate(needed) if need)
+# ---- operators with derivatives ----
 
 
-def _chosen(gradients: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list:
-    return [g if need else None for g, need in zip(gradients, needed)]
+class Operator(NamedTuple):
+    """danaus::NAME, which has derivatives.
 
+    Its inputs are tensors, options and, if it knows packed sequences, offsets and an
+    accuracy. Those of danaus::NAME_backward are dy, the tensors that derivatives depend
+    on, options, a bit for each gradient that is wanted, offsets and the accuracy.
+    """
 
-class _Long(torch.autograd.Function):
-    """danaus::long_conv without a compiler: it costs less than the operator's way, and
-    torch.func knows it."""
+    name: str
+    tensors: int  # how many
+    needed: int  # how many of the first tensors derivatives depend on
+    options: int  # how many
+    result: Callable[..., Tensor]  # empty, of the tensors
+    by_torch: Callable[..., Tensor]  # of the tensors, options and offsets
 
-    generate_vmap_rule = True
+    def all_of(self, needed) -> list[Tensor]:
+        """All tensors. A bias, on which no derivative depends, is zeros: one for each
+        row of tensor 1."""
+        missing = self.tensors - self.needed
+        return [*needed, *(needed[1].new_zeros(len(needed[1])) for _ in range(missing))]
 
-    @staticmethod
-    def forward(*inputs):
-        return ops._long_conv(*inputs)
+    def fake(self, *inputs) -> Tensor:
+        check_one_device(*inputs[: self.tensors])
+        return self.result(*inputs[: self.tensors])
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        *tensors, ctx.kind, ctx.sparse, offsets, ctx.accuracy = inputs
-        ctx.save_for_backward(*tensors, offsets)
+    def fake_backward(self, dy, *inputs) -> tuple[Tensor, ...]:
+        needed, wanted = inputs[: self.needed], inputs[self.needed + self.options]
+        check_one_device(dy, *needed)
+        return tuple(
+            _like(x) if wanted >> i & 1 else needed[0].new_empty(0)
+            for i, x in enumerate(self.all_of(needed))
+        )
 
-    @staticmethod
-    def backward(ctx, dy):
-        needed = ctx.needs_input_grad[:LONG_INPUTS]
-        *tensors, offsets = ctx.saved_tensors
-        options = ctx.kind, ctx.sparse, _wanted(needed), offsets, ctx.accuracy
-        inputs = (dy.contiguous(), *tensors, *options)
-        gradients = _run("long_conv_backward", _LongBackward, inputs)
-        return (*_chosen(gradients, needed), None, None, None, None)
+    def derivative(self) -> type[torch.autograd.Function]:
+        """The operator for autograd without a compiler: it costs less than the
+        operator's way, and torch.func knows it."""
+        plain, end = getattr(ops, f"_{self.name}"), self.tensors + self.options
+        run_backward = _runner(f"{self.name}_backward", self.second_derivative())
 
+        class Forward(torch.autograd.Function):
+            generate_vmap_rule = True
 
-class _Short(torch.autograd.Function):
-    """The same for danaus::short_conv."""
+            @staticmethod
+            def forward(*inputs):
+                return plain(*inputs)
 
-    generate_vmap_rule = True
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                offsets, ctx.accuracy = inputs[end : end + 1], inputs[end + 1 :]
+                ctx.options = inputs[self.tensors : end]
+                ctx.save_for_backward(*inputs[: self.needed], *offsets)
 
-    @staticmethod
-    def forward(*inputs):
-        return ops._short_conv(*inputs)
+            @staticmethod
+            def backward(ctx, dy):
+                needs, saved = ctx.needs_input_grad, ctx.saved_tensors
+                wanted = sum(1 << i for i in range(self.tensors) if needs[i])
+                needed, offsets = saved[: self.needed], saved[self.needed :]
+                inputs = dy.contiguous(), *needed, *ctx.options, wanted, *offsets
+                gradients = run_backward(*inputs, *ctx.accuracy)
+                rest = [None] * (len(needs) - self.tensors)
+                return *(g if n else None for g, n in zip(gradients, needs)), *rest
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:2])
-        ctx.options = inputs[3:]
+        return Forward
 
-    @staticmethod
-    def backward(ctx, dy):
-        needed = ctx.needs_input_grad[:3]
-        inputs = (dy.contiguous(), *ctx.saved_tensors, *ctx.options, _wanted(needed))
-        gradients = _run("short_conv_backward", _ShortBackward, inputs)
-        return (*_chosen(gradients, needed), None, None)
+    def second_derivative(self) -> type[torch.autograd.Function]:
+        """danaus::NAME_backward for autograd. Second derivatives, which few need, are
+        autograd's of PyTorch's own functions."""
+        plain, first = getattr(ops, f"_{self.name}_backward"), 1 + self.needed
+        end = first + self.options
 
+        class Backward(torch.autograd.Function):
+            generate_vmap_rule = True
 
-# ---- second derivatives, which few need: autograd's, of PyTorch's own functions ----
+            @staticmethod
+            def forward(*inputs):
+                return plain(*inputs)
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.options, ctx.wanted = inputs[first:end], inputs[end]
+                ctx.save_for_backward(*inputs[:first], *inputs[end + 1 : end + 2])
+
+            @staticmethod
+            def backward(ctx, *outer):
+                dy, *needed = ctx.saved_tensors[:first]
+                offsets = ctx.saved_tensors[first:]
+
+                def function(*inputs):
+                    return self.by_torch(*inputs, *ctx.options, *offsets)
+
+                inputs = self.all_of(needed)
+                found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
+                rest = [None] * (len(ctx.needs_input_grad) - first)
+                return *found[:first], *rest
+
+        return Backward
 
 
 def _differentiate_again(function, dy, inputs, outer, wanted: int) -> list:
@@ -192,88 +207,43 @@ def _differentiate_transformed(function, dy, inputs, outer: tuple, wanted: int) 
     return [to_dy, *gradients]
 
 
-class _LongBackward(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*inputs):
-        return ops._long_conv_backward(*inputs)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        *tensors, ctx.kind, ctx.sparse, ctx.wanted, offsets, _ = inputs
-        ctx.save_for_backward(*tensors, offsets)
-
-    @staticmethod
-    def backward(ctx, *outer):
-        dy, *inputs, offsets = ctx.saved_tensors
-
-        def function(*inputs):
-            return _fft_long_conv(*inputs, ctx.kind, ctx.sparse, offsets)
-
-        found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
-        return (*found, None, None, None, None, None)
-
-
-class _ShortBackward(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*inputs):
-        return ops._short_conv_backward(*inputs)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:3])
-        *ctx.options, ctx.wanted = inputs[3:]
-
-    @staticmethod
-    def backward(ctx, *outer):
-        dy, u, k = ctx.saved_tensors
-
-        def function(u, k, bias):
-            return _conv1d_short_conv(u, k, bias, *ctx.options)
-
-        inputs = (u, k, k.new_zeros(k.shape[0]))  # whatever the bias is
-        found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
-        return (*found[:3], None, None, None)
-
-
-for _name, _function in (
-    ("long_conv", _Long),
-    ("short_conv", _Short),
-    ("long_conv_backward", _LongBackward),
-    ("short_conv_backward", _ShortBackward),
-):
+def _runner(name: str, function: type[torch.autograd.Function]):
+    """Registers the derivatives of danaus::NAME; runs it in the way that suits who
+    asks."""
+    public, plain = getattr(ops, name), getattr(ops, f"_{name}")
     torch.library.register_autograd(
-        f"danaus::{_name}", _function.backward, setup_context=_function.setup_context
+        f"danaus::{name}", function.backward, setup_context=function.setup_context
     )
 
+    def run(*inputs):
+        if torch.compiler.is_compiling():
+            return public(*inputs)
+        if torch.is_grad_enabled() or in_transform():
+            return function.apply(*inputs)
+        return plain(*inputs)
 
-def _run(name: str, function, inputs: tuple):
-    """An operator in the way that suits who asks."""
-    if torch.compiler.is_compiling():
-        return getattr(ops, name)(*inputs)
-    if torch.is_grad_enabled() or in_transform():
-        return function.apply(*inputs)
-    return getattr(ops, "_" + name)(*inputs)
-
-
-def run_long_conv(*inputs) -> Tensor:
-    """danaus::long_conv."""
-    return _run("long_conv", _Long, inputs)
+    return run
 
 
-def run_short_conv(*inputs) -> Tensor:
-    """danaus::short_conv."""
-    return _run("short_conv", _Short, inputs)
+def _registered(operator: Operator):
+    """A function that runs the operator."""
+    for prefix in ("", "_"):
+        name = f"danaus::{prefix}{operator.name}"
+        torch.library.register_fake(name)(operator.fake)
+        torch.library.register_fake(f"{name}_backward")(operator.fake_backward)
+    return _runner(operator.name, operator.derivative())
+
+
+run_long_conv = _registered(Operator("long_conv", 6, 6, 2, _like, _fft_long_conv))
+run_short_conv = _registered(Operator("short_conv", 3, 2, 2, _like, _conv1d_short_conv))
+run_hyena = _registered(Operator("hyena", 5, 5, 0, _hyena_like, fft_hyena))
 
 
 # ---- devices ----
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether the operators run there; warns once, in a process, where they do not. In
+    """True if the operators run there; warns once, in a process, where they do not. In
     forward mode PyTorch's own functions run, which have its derivatives."""
     global _warned
     if not torch.compiler.is_compiling() and in_forward_mode():

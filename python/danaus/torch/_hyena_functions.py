@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from danaus.torch._conv_fft import fft_hyena
 from danaus.torch._conv_functions import (
     MOST_TAPS,
     accuracy_of,
@@ -15,8 +16,7 @@ from danaus.torch._conv_functions import (
     fail,
     offsets_of,
 )
-from danaus.torch._conv_ops import has_kernels
-from danaus.torch._hyena_ops import fft_hyena, run_hyena
+from danaus.torch._conv_ops import has_kernels, run_hyena
 from danaus.torch._ops import sum_dtype
 
 MOST_ORDER = 8
