@@ -26,26 +26,15 @@ struct Plan : Cached {
 
 Plan &plan_of(Scope &scope, const danaus_conv_desc &desc)
 {
-    std::string key = "c";
-    key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
-    return scope.cached<Plan>(key, [&] {
-        scope.keep('c', most_plans);
-        std::unique_ptr<Plan> made(new Plan);
-        check(danaus_conv_plan_create(scope.device(), &desc, &made->plan));
-        check(danaus_spectrum_bytes(made->plan, &made->bytes));
-        return made;
+    return cached_plan<Plan>(scope, 'c', desc, [&](Plan &made) {
+        check(danaus_conv_plan_create(scope.device(), &desc, &made.plan));
+        check(danaus_spectrum_bytes(made.plan, &made.bytes));
     });
 }
 
 Spectrum spectrum_in(Scope &scope, const Plan &p, const Tensor &memory)
 {
     return Spectrum(scope, p.plan, memory.data(), static_cast<size_t>(memory.numel()));
-}
-
-Tensor make_memory(const Plan &p, Place place)
-{
-    return Tensor::empty(
-        { static_cast<int64_t>(p.bytes) }, shim.aoti_torch_dtype_uint8(), place);
 }
 
 struct Memory : Cached {
@@ -57,38 +46,30 @@ struct Memory : Cached {
 const Tensor &memory_of_call(Scope &scope, const Plan &p, Place place, Tensor &owned)
 {
     if (place.cuda || p.bytes > most_kept)
-        return owned = make_memory(p, place);
+        return owned = make_memory(p.bytes, place);
     Memory &kept =
         scope.cached<Memory>("s", [] { return std::unique_ptr<Memory>(new Memory); });
     if (!kept.tensor || static_cast<size_t>(kept.tensor.numel()) < p.bytes)
-        kept.tensor = make_memory(p, place);
+        kept.tensor = make_memory(p.bytes, place);
     return kept.tensor;
 }
 
 enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
 
-struct Operands {
-    Tensor t[OPERANDS];
-    Sequences packed;
-    std::string kind, accuracy;
+struct Operands : ConvOperands<OPERANDS, danaus_conv_desc> {
+    std::string kind;
     std::vector<int64_t> sparse; /* none, or four axes and how many of each to keep */
-    danaus_conv_desc desc = {};
 
     /* Of a call that begins with u and may end with filters. */
     void describe(int64_t filters, int64_t taps)
     {
-        expect_dim(t[U], "u", 3);
+        describe_signal();
         desc.channels = t[U].sizes()[1];
-        desc.length = t[U].sizes()[2];
         desc.filters = filters;
         desc.filter_length = taps;
         set(desc.kind, kind, { "causal", "circular", "bidirectional" });
-        set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
-        desc.dtype = type_of(t[U]);
-        std::vector<int64_t> shape = t[U].shape();
-        expect(t[U], "u", desc.dtype, shape);
-        expect(t[GATE_IN], "gate_in", desc.dtype, shape);
-        expect(t[GATE_OUT], "gate_out", desc.dtype, shape);
+        expect(t[GATE_IN], "gate_in", desc.dtype, result_shape());
+        expect(t[GATE_OUT], "gate_out", desc.dtype, result_shape());
         if (filters < 1 || taps < 1)
             fail("at least one filter and one tap are needed");
         describe_sparse();
@@ -116,20 +97,7 @@ struct Operands {
         expect(t[K], "k", sums, shape);
         expect(t[K_REVERSE], "k_reverse", sums, shape);
         expect(t[SKIP], "skip", sums, { shape[0] });
-    }
-
-    int64_t batch() const { return t[U].sizes()[0]; }
-    /* As planned_batch() in _conv_functions.py: what runs with spectra that are kept has
-       the same plan, so that it is there when that is captured. */
-    void plan_for_batch()
-    {
-        bool few = !packed && desc.channels * batch() < many_rows;
-        desc.batch = few ? batch() : 0;
-    }
-    void *at(int i) const { return data(t[i]); }
-    Tensor like(int i) const
-    {
-        return Tensor::empty(t[i].shape(), t[i].dtype(), t[i].place());
+        plan_for_batch();
     }
 
     void transform(Scope &scope, const Spectrum &to) const
@@ -154,7 +122,7 @@ Operands take_operands(Arguments &arguments)
 
 Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &s)
 {
-    Tensor y = o.like(U);
+    Tensor y = o.result();
     if (o.packed)
         check(danaus_conv_execute_packed(
             p.plan, scope.device(), s.get(), o.packed.count(), o.packed.starts(),
@@ -171,11 +139,9 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
-    o.packed.offsets = arguments.optional_on_host();
-    o.accuracy = arguments.string();
+    o.take_last(arguments);
     Scope scope(arguments.place());
     o.describe_with_filters();
-    o.plan_for_batch();
     Plan &p = plan_of(scope, o.desc);
     Tensor owned;
     Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
@@ -183,20 +149,12 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
     push(stack, convolve(scope, p, o, s));
 }
 
-/* Gradients of the operands that are wanted, a bit for each; a null batch has zeros. */
+/* Gradients of the operands that have a place. */
 void differentiate(
-    Scope &scope, const Operands &o, const Tensor &dy, int64_t wanted,
-    const Tensor (&to)[OPERANDS])
+    Scope &scope, const Operands &o, const Tensor &dy, void *(&to)[OPERANDS])
 {
-    if (o.batch() == 0) {
-        for (int i = 0; i < OPERANDS; i++)
-            if (wanted >> i & 1)
-                check(shim.aoti_torch_zero_(to[i].get()), "zero a tensor");
-        return;
-    }
-    auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
-    danaus_conv_gradients g = { at(U), at(GATE_IN),   at(GATE_OUT),
-                                at(K), at(K_REVERSE), at(SKIP),
+    danaus_conv_gradients g = { to[U], to[GATE_IN],   to[GATE_OUT],
+                                to[K], to[K_REVERSE], to[SKIP],
                                 {} };
     Plan &p = plan_of(scope, o.desc);
     Tensor owned;
@@ -216,17 +174,7 @@ void differentiate(
 /* long_conv_backward(dy, ..., wanted, offsets, accuracy) */
 void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
 {
-    Arguments arguments(stack);
-    Tensor dy = arguments.tensor();
-    Operands o = take_operands(arguments);
-    int64_t wanted = arguments.integer();
-    o.packed.offsets = arguments.optional_on_host();
-    o.accuracy = arguments.string();
-    arguments.place();
-    o.describe_with_filters();
-    o.plan_for_batch();
-    expect(dy, "dy", o.desc.dtype, o.t[U].shape());
-    push_gradients(stack, o, dy, wanted);
+    backward(stack, take_operands);
 }
 
 /* long_conv_pack(like, k, k_reverse, skip, kind, sparse, batch, longest, accuracy) */
@@ -240,14 +188,14 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     o.t[SKIP] = arguments.optional_tensor();
     o.kind = arguments.string();
     o.sparse = arguments.integers();
-    o.desc.batch = arguments.integer();
-    int64_t longest = arguments.integer();
+    int64_t batch = arguments.integer(), longest = arguments.integer();
     o.accuracy = arguments.string();
     Scope scope(arguments.place());
     o.describe_with_filters();
+    o.desc.batch = batch;
     plan_for_longest(o.desc, longest);
     Plan &p = plan_of(scope, o.desc);
-    Tensor memory = make_memory(p, o.t[U].place());
+    Tensor memory = make_memory(p.bytes, o.t[U].place());
     Spectrum s = spectrum_in(scope, p, memory);
     o.transform(scope, s);
     push(stack, std::move(memory));
@@ -267,14 +215,13 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
     o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
     int64_t longest = arguments.integer();
-    o.packed.offsets = arguments.optional_on_host();
-    o.accuracy = arguments.string();
+    o.take_last(arguments);
     Scope scope(arguments.place());
     o.describe(filters, taps);
     if (!o.packed != !longest)
         fail("offsets come with the length that the spectrum was made for");
     plan_for_longest(o.desc, longest);
-    if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous())
+    if (!is_memory(memory))
         fail("a spectrum is what long_conv_pack() returned");
     Plan &p = plan_of(scope, o.desc);
     Spectrum s = spectrum_in(scope, p, memory);
@@ -348,7 +295,6 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 #define LONG_OPERANDS                                                                  \
     "Tensor u, Tensor k, Tensor? k_reverse, Tensor? skip, Tensor? gate_in, "           \
     "Tensor? gate_out, str kind, int[] sparse"
-#define LAST "Tensor? offsets=None, str accuracy=\"by_type\""
 #define LONG "long_conv(" LONG_OPERANDS ", " LAST ") -> Tensor"
 #define LONG_BACKWARD                                                                  \
     "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted, " LAST ") -> ("      \
@@ -367,8 +313,7 @@ const Operator conv_operators[] = {
     { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
     { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "
-      "str kind, int[] sparse, int batch, int longest=0, "
-      "str accuracy=\"by_type\") -> Tensor",
+      "str kind, int[] sparse, int batch, int longest=0, " ACCURACY ") -> Tensor",
       "long_conv_pack", long_conv_pack },
     { "long_conv_apply(Tensor u, Tensor spectrum, Tensor? gate_in, Tensor? gate_out, "
       "int filters, int taps, str kind, int[] sparse, int batch, int longest=0, " LAST

@@ -103,23 +103,113 @@ template <class Desc> void plan_for_longest(Desc &desc, int64_t longest)
             desc.length & (desc.length - 1) ? desc.length / 3 : desc.length / 2;
 }
 
-/* Gradients of the operands i whose bit of `wanted` is set, by differentiate(), and nothing in
-   place of the others. */
-template <class O>
-void push_gradients(StableValue *stack, const O &o, const Tensor &dy, int64_t wanted)
-{
-    constexpr int count = std::extent_v<decltype(o.t)>;
-    Tensor to[count];
-    for (int i = 0; i < count; i++) {
-        if (wanted >> i & 1 && !o.t[i])
-            fail("a gradient of an operand that is not there");
-        to[i] = wanted >> i & 1 ? o.like(i)
-                                : Tensor::empty({ 0 }, o.t[0].dtype(), o.t[0].place());
+/* Tensors of a call, u first, and what describes it. */
+template <int count, class Desc> struct ConvOperands {
+    Tensor t[count];
+    Sequences packed;
+    std::string accuracy;
+    Desc desc = {};
+
+    /* What all operators but those for spectra end with. */
+    void take_last(Arguments &arguments)
+    {
+        packed.offsets = arguments.optional_on_host();
+        accuracy = arguments.string();
     }
-    Scope scope(o.t[0].place());
-    differentiate(scope, o, dy, wanted, to);
+
+    void describe_signal()
+    {
+        expect_dim(t[0], "u", 3);
+        desc.length = columns();
+        desc.dtype = type_of(t[0]);
+        set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
+        expect(t[0], "u", desc.dtype, t[0].shape());
+    }
+
+    /* As planned_batch() in _conv_functions.py: what runs with spectra that are kept has
+       the same plan, so that it is there when that is captured. */
+    void plan_for_batch()
+    {
+        bool few = !packed && desc.channels * batch() < many_rows;
+        desc.batch = few ? batch() : 0;
+    }
+
+    int64_t batch() const { return t[0].sizes()[0]; }
+    int64_t columns() const { return t[0].sizes()[2]; }
+    void *at(int i) const { return data(t[i]); }
+    Tensor like(int i) const
+    {
+        return Tensor::empty(t[i].shape(), t[i].dtype(), t[i].place());
+    }
+    std::vector<int64_t> result_shape() const
+    {
+        return { batch(), desc.channels, columns() };
+    }
+    Tensor result() const
+    {
+        return Tensor::empty(result_shape(), t[0].dtype(), t[0].place());
+    }
+};
+
+/* The operator (dy, operands, wanted, offsets, accuracy): gradients of the operands i whose
+   bit of `wanted` is set, by differentiate(), and nothing in place of the others. A null
+   batch has zeros. */
+template <class O> void backward(StableValue *stack, O (*take_operands)(Arguments &))
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor();
+    O o = take_operands(arguments);
+    int64_t wanted = arguments.integer();
+    o.take_last(arguments);
+    Scope scope(arguments.place());
+    o.describe_with_filters();
+    expect(dy, "dy", o.desc.dtype, o.result_shape());
+
+    constexpr int count = std::extent_v<decltype(o.t)>;
+    Tensor gradients[count];
+    void *to[count] = {};
+    for (int i = 0; i < count; i++) {
+        bool is_wanted = wanted >> i & 1;
+        if (is_wanted && !o.t[i])
+            fail("a gradient of an operand that is not there");
+        gradients[i] = is_wanted ? o.like(i)
+                                 : Tensor::empty({ 0 }, o.t[0].dtype(), o.t[0].place());
+        if (is_wanted)
+            to[i] = gradients[i].data();
+    }
+    if (o.batch() > 0)
+        differentiate(scope, o, dy, to);
+    else
+        for (const Tensor &gradient : gradients)
+            check(shim.aoti_torch_zero_(gradient.get()), "zero a tensor");
     for (int i = 0; i < count; i++)
-        push(&stack[i], std::move(to[i]));
+        push(&stack[i], std::move(gradients[i]));
+}
+
+/* The thread's plan for a description; `kind` tells plans from those of others. */
+template <class Plan, class Desc, class Make>
+Plan &cached_plan(Scope &scope, char kind, const Desc &desc, Make make)
+{
+    std::string key(1, kind);
+    key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
+    return scope.cached<Plan>(key, [&] {
+        scope.keep(kind, most_plans);
+        std::unique_ptr<Plan> made(new Plan);
+        make(*made);
+        return made;
+    });
+}
+
+inline Tensor make_memory(size_t bytes, Place place)
+{
+    return Tensor::empty(
+        { static_cast<int64_t>(bytes) }, shim.aoti_torch_dtype_uint8(), place);
+}
+
+/* True for what make_memory() may have made. */
+inline bool is_memory(const Tensor &memory)
+{
+    return memory.dtype() == shim.aoti_torch_dtype_uint8() && memory.is_contiguous();
 }
 
 /* A spectrum in memory of a tensor's, which the caller keeps. */
@@ -140,6 +230,10 @@ class Spectrum
   private:
     danaus_spectrum *spectrum_ = nullptr;
 };
+
+/* What the schemas of operators end with. */
+#define ACCURACY "str accuracy=\"by_type\""
+#define LAST     "Tensor? offsets=None, " ACCURACY
 
 } // namespace danaus_torch
 

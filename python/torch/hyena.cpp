@@ -23,37 +23,21 @@ struct Plan : Cached {
 
 Plan &plan_of(Scope &scope, const danaus_hyena_desc &desc)
 {
-    std::string key = "h";
-    key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
-    return scope.cached<Plan>(key, [&] {
-        scope.keep('h', most_plans);
-        std::unique_ptr<Plan> made(new Plan);
-        check(danaus_hyena_plan_create(scope.device(), &desc, &made->plan));
-        check(danaus_spectrum_bytes(made->conv(), &made->bytes));
-        made->bytes =
-            (made->bytes + spectrum_align - 1) / spectrum_align * spectrum_align;
-        return made;
+    return cached_plan<Plan>(scope, 'h', desc, [&](Plan &made) {
+        check(danaus_hyena_plan_create(scope.device(), &desc, &made.plan));
+        check(danaus_spectrum_bytes(made.conv(), &made.bytes));
+        made.bytes =
+            (made.bytes + spectrum_align - 1) / spectrum_align * spectrum_align;
     });
-}
-
-Tensor make_memory(size_t bytes, Place place)
-{
-    return Tensor::empty(
-        { static_cast<int64_t>(bytes) }, shim.aoti_torch_dtype_uint8(), place);
 }
 
 enum { U, TAPS, BIAS, K, SKIP, OPERANDS };
 
-struct Operands {
-    Tensor t[OPERANDS];
-    Sequences packed;
-    std::string accuracy;
-    danaus_hyena_desc desc = {};
-
+struct Operands : ConvOperands<OPERANDS, danaus_hyena_desc> {
     /* Of a call with so many long filters for each of `order` - 1 convolutions. */
     void describe(int64_t order, int64_t filters, int64_t long_taps)
     {
-        expect_dim(t[U], "u", 3);
+        describe_signal();
         expect_dim(t[TAPS], "the short filters", 2);
         int64_t rows = t[U].sizes()[1];
         if (order < 2 || order > DANAUS_HYENA_MOST_ORDER || rows % (order + 1))
@@ -63,19 +47,14 @@ struct Operands {
         if (filters < 1 || long_taps < 1)
             fail("at least one filter and one tap are needed");
         desc.channels = rows / (order + 1);
-        desc.length = t[U].sizes()[2];
         desc.order = order;
         desc.taps = t[TAPS].sizes()[1];
         desc.filters = filters;
         desc.filter_length = long_taps;
-        desc.dtype = type_of(t[U]);
-        bool few = !packed && desc.channels * batch() < many_rows;
-        desc.batch = few ? batch() : 0;
+        plan_for_batch();
         if (packed)
             plan_for_longest(desc, packed.longest_of(t[U]));
-        set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
         danaus_dtype sums = sum_type(desc.dtype);
-        expect(t[U], "u", desc.dtype, t[U].shape());
         expect(t[TAPS], "the short filters", sums, { rows, desc.taps });
         expect(t[BIAS], "bias", sums, { rows });
     }
@@ -98,19 +77,7 @@ struct Operands {
         desc.batch = longest ? 0 : desc.batch;
     }
 
-    int64_t batch() const { return t[U].sizes()[0]; }
-    int64_t columns() const { return t[U].sizes()[2]; }
     int64_t convolutions() const { return desc.order - 1; }
-    void *at(int i) const { return data(t[i]); }
-    Tensor like(int i) const
-    {
-        return Tensor::empty(t[i].shape(), t[i].dtype(), t[i].place());
-    }
-    Tensor result() const
-    {
-        return Tensor::empty(
-            { batch(), desc.channels, columns() }, t[U].dtype(), t[U].place());
-    }
 };
 
 /* The spectra of all convolutions, one behind the other in a tensor that the caller keeps. */
@@ -205,8 +172,7 @@ void hyena(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
-    o.packed.offsets = arguments.optional_on_host();
-    o.accuracy = arguments.string();
+    o.take_last(arguments);
     Scope scope(arguments.place());
     o.describe_with_filters();
     Plan &p = plan_of(scope, o.desc);
@@ -216,19 +182,11 @@ void hyena(StableValue *stack, uint64_t, uint64_t)
     push(stack, run(scope, p, o, s));
 }
 
-/* Gradients of the operands that are wanted, a bit for each; a null batch has zeros. */
+/* Gradients of the operands that have a place. */
 void differentiate(
-    Scope &scope, const Operands &o, const Tensor &dy, int64_t wanted,
-    const Tensor (&to)[OPERANDS])
+    Scope &scope, const Operands &o, const Tensor &dy, void *(&to)[OPERANDS])
 {
-    if (o.batch() == 0) {
-        for (int i = 0; i < OPERANDS; i++)
-            if (wanted >> i & 1)
-                check(shim.aoti_torch_zero_(to[i].get()), "zero a tensor");
-        return;
-    }
-    auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
-    danaus_hyena_gradients g = { at(U), at(TAPS), at(BIAS), at(K), at(SKIP), {} };
+    danaus_hyena_gradients g = { to[U], to[TAPS], to[BIAS], to[K], to[SKIP], {} };
     Plan &p = plan_of(scope, o.desc);
     size_t bytes = 0;
     find_workspace(p, o, nullptr, &bytes);
@@ -250,16 +208,7 @@ void differentiate(
 /* hyena_backward(dy, ..., wanted, offsets, accuracy) */
 void hyena_backward(StableValue *stack, uint64_t, uint64_t)
 {
-    Arguments arguments(stack);
-    Tensor dy = arguments.tensor();
-    Operands o = take_operands(arguments);
-    int64_t wanted = arguments.integer();
-    o.packed.offsets = arguments.optional_on_host();
-    o.accuracy = arguments.string();
-    arguments.place();
-    o.describe_with_filters();
-    expect(dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.columns() });
-    push_gradients(stack, o, dy, wanted);
+    backward(stack, take_operands);
 }
 
 /* hyena_pack(u, taps, bias, k, skip, longest, accuracy): the spectra that hyena_apply()
@@ -291,17 +240,15 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
     Tensor memory = arguments.tensor();
     int64_t order = arguments.integer(), filters = arguments.integer();
     int64_t long_taps = arguments.integer(), longest = arguments.integer();
-    o.packed.offsets = arguments.optional_on_host();
+    o.take_last(arguments);
     Scope scope(arguments.place());
-    o.accuracy = arguments.string();
     o.describe(order, filters, long_taps);
     if (!o.packed != !longest)
         fail("offsets come with the length that the spectra were made for");
     o.plan_for(longest);
     Plan &p = plan_of(scope, o.desc);
-    if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
-        static_cast<size_t>(memory.numel()) !=
-            p.bytes * static_cast<size_t>(o.convolutions()))
+    if (!is_memory(memory) || static_cast<size_t>(memory.numel()) !=
+                                  p.bytes * static_cast<size_t>(o.convolutions()))
         fail("spectra are what hyena_pack() returned");
     Spectra s(scope, p, o, memory);
     push(stack, run(scope, p, o, s));
@@ -310,11 +257,9 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
 } // namespace
 
 #define HYENA_OPERANDS "Tensor u, Tensor taps, Tensor? bias, Tensor k, Tensor? skip"
-#define HYENA_ACCURACY "str accuracy=\"by_type\""
-#define HYENA_LAST     "Tensor? offsets=None, " HYENA_ACCURACY
-#define HYENA          "hyena(" HYENA_OPERANDS ", " HYENA_LAST ") -> Tensor"
+#define HYENA          "hyena(" HYENA_OPERANDS ", " LAST ") -> Tensor"
 #define HYENA_BACKWARD                                                                 \
-    "hyena_backward(Tensor dy, " HYENA_OPERANDS ", int wanted, " HYENA_LAST ") -> ("   \
+    "hyena_backward(Tensor dy, " HYENA_OPERANDS ", int wanted, " LAST ") -> ("         \
     "Tensor, Tensor, Tensor, Tensor, Tensor)"
 
 /* Those with a _ have no gradients. */
@@ -323,10 +268,10 @@ const Operator hyena_operators[] = {
     { "_" HYENA, "_hyena", hyena },
     { HYENA_BACKWARD, "hyena_backward", hyena_backward },
     { "_" HYENA_BACKWARD, "_hyena_backward", hyena_backward },
-    { "hyena_pack(" HYENA_OPERANDS ", int longest=0, " HYENA_ACCURACY ") -> Tensor",
+    { "hyena_pack(" HYENA_OPERANDS ", int longest=0, " ACCURACY ") -> Tensor",
       "hyena_pack", hyena_pack },
     { "hyena_apply(Tensor u, Tensor taps, Tensor? bias, Tensor spectra, int order, "
-      "int filters, int long_taps, int longest=0, " HYENA_LAST ") -> Tensor",
+      "int filters, int long_taps, int longest=0, " LAST ") -> Tensor",
       "hyena_apply", hyena_apply },
     { nullptr, nullptr, nullptr },
 };
