@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiling import compiled  # noqa: E402
+
 from danaus.torch import KSLinear, functional  # noqa: E402
 
 CHAIN = "2,6,5,2 4,5,3,1"  # 24 x 12
@@ -30,11 +32,6 @@ def gradients(model, x):
     y = model(x)
     y.float().square().sum().backward()
     return [y.detach(), *(p.grad.clone() for p in model.parameters())]
-
-
-def compiled(model, backend="aot_eager", **options):
-    torch._dynamo.reset()
-    return torch.compile(model, backend=backend, fullgraph=True, **options)
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
@@ -92,8 +89,7 @@ def test_frozen_networks_pack_nothing_when_they_run(device):
         graphs.append(str(graph.code))
         return graph
 
-    torch._dynamo.reset()
-    fast = torch.compile(model, backend=keep, fullgraph=True)
+    fast = compiled(model, keep)
     with torch.no_grad():
         torch.testing.assert_close(fast(x), y)
     assert "ks_apply" in graphs[0]
@@ -287,9 +283,7 @@ def test_gradients_outside_of_vmap(device):
 
 
 def test_what_pytorch_allows_is_traced():
-    asked = torch.compile(
-        lambda x: 2 * x if functional._pytorch_allows_tf32() else 3 * x,
-        backend="eager",
-        fullgraph=True,
+    asked = compiled(
+        lambda x: 2 * x if functional._pytorch_allows_tf32() else 3 * x, "eager"
     )
     assert torch.equal(asked(torch.ones(2)), torch.full((2,), 3.0))

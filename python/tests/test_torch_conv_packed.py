@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from compiling import compiled
 from conv_cases import TYPES, expect_close, numbers, random_long
 
 from danaus.torch import GatedLongConv, LongConv, ShortConv, _conv_fft
@@ -225,13 +226,12 @@ def test_transformed_filters_serve_similar_lengths(device, monkeypatch):
 
 @pytest.mark.parametrize("module", ("long", "gated", "short"))
 def test_compile_without_graph_breaks(module):
-    torch._dynamo.reset()
     layer, x = {
         "long": lambda: (LongConv(8, 32), torch.randn(1, 8, OFFSETS[-1])),
         "gated": lambda: (GatedLongConv(8, 32), torch.randn(1, OFFSETS[-1], 8)),
         "short": lambda: (ShortConv(8, 3), torch.randn(1, 8, OFFSETS[-1])),
     }[module]()
-    fast = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    fast = compiled(layer)
     for offsets in (torch.tensor(OFFSETS), torch.tensor((0, 100, 150, 180, 190, 200))):
         found, expected = [], []
         for run, to in ((fast, found), (layer, expected)):

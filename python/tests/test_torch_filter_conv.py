@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiling import compiled
 from filter_convs import random, random_module
 
 from danaus.torch import (
@@ -123,9 +124,7 @@ def test_autocast_leaves_it_in_single_precision(rng, kind, more):
 def test_a_graph_has_no_breaks(rng, kind, more):
     conv = random_module(rng, kind, 2, 8, scale=0.2, **more)
     u = random(rng, 1, 2, 8)
-    torch._dynamo.reset()
-    made = torch.compile(conv, fullgraph=True, backend="eager")
-    torch.testing.assert_close(made(u), conv(u))
+    torch.testing.assert_close(compiled(conv, "eager")(u), conv(u))
 
 
 @all_kinds

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiling import expect_compiles
 from conv_cases import ERRORS, TYPES, numbers
 from test_hyena_operator import direct
 
@@ -213,15 +214,8 @@ def test_modules_make_filters(device):
 
 @pytest.mark.parametrize("kind", [GatedLongConv, HyenaOperator])
 def test_the_layer_compiles(kind):
-    torch._dynamo.reset()
     torch.manual_seed(0)
-    layer = kind(4, 32)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    x = torch.randn(2, 32, 4)
-    torch.testing.assert_close(compiled(x), layer(x))
-    compiled(x).sum().backward()
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(x), layer(x))
+    expect_compiles(kind(4, 32), torch.randn(2, 32, 4))
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiling import expect_compiles
 from conv_cases import numbers
 
 from danaus.torch import BlockDiagonalLinear, GatedMLP, freeze
@@ -283,16 +284,8 @@ def test_autocast(device):
 
 @pytest.mark.parametrize("blocks", [2, 3])
 def test_it_compiles_whole(blocks):
-    torch._dynamo.reset()
     torch.manual_seed(0)
-    mlp = GatedMLP(8, 12, blocks, norm=1e-12)
-    compiled = torch.compile(mlp, backend="aot_eager", fullgraph=True)
-    x = torch.randn(2, 3, 8)
-    torch.testing.assert_close(compiled(x), mlp(x))
-    compiled(x).sum().backward()
-    assert all(p.grad is not None for p in mlp.parameters())
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(x), mlp(x))
+    expect_compiles(GatedMLP(8, 12, blocks, norm=1e-12), torch.randn(2, 3, 8))
 
 
 @pytest.mark.parametrize(

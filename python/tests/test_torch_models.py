@@ -12,6 +12,8 @@ import danaus
 
 torch = pytest.importorskip("torch")
 
+from compiling import compiled  # noqa: E402
+
 from danaus.torch import models as m  # noqa: E402
 from danaus.torch.implicit import HyenaFilter  # noqa: E402
 from danaus.torch.m2_mixer import M2Mixer  # noqa: E402
@@ -476,8 +478,7 @@ def test_autocast_computes_in_16_bits(kind):
 @all_kinds
 def test_models_compile_without_graph_breaks(kind):
     model, inputs = model_of(kind), inputs_of(kind, 3, 11)
-    torch._dynamo.reset()
-    fast = torch.compile(model, backend="aot_eager", fullgraph=True)
+    fast = compiled(model)
     for found, wanted in zip(step(fast, inputs), step(model, inputs)):
         torch.testing.assert_close(found, wanted)
 

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiling import expect_compiles
 from conv_cases import numbers
 
 from conftest import dense_chain
@@ -265,16 +266,9 @@ def test_autocast(rng, device, start):
 
 @pytest.mark.parametrize("start", ["orthogonal", "dft"])
 def test_it_compiles_whole(rng, start):
-    torch._dynamo.reset()
     torch.manual_seed(0)
-    layer = MonarchMixerLayer(6, 8, start=start)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = signal(rng, 2, 8, 6, dtype=torch.float32)
-    torch.testing.assert_close(compiled(x), layer(x))
-    compiled(x).square().sum().backward()
-    assert all(p.grad is not None for p in layer.parameters())
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(x), layer(x))
+    expect_compiles(MonarchMixerLayer(6, 8, start=start), x)
 
 
 # ---- what does not fit ----

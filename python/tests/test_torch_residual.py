@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiling import compiled  # noqa: E402
+
 from danaus.torch import KSLinear, _ops  # noqa: E402
 
 ops = _ops.ops
@@ -263,11 +265,6 @@ def test_inference_mode_and_meta(device, within):
 # ---- tracing and transforming ----
 
 
-def compiled(model, **options):
-    torch._dynamo.reset()
-    return torch.compile(model, backend="aot_eager", fullgraph=True, **options)
-
-
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("frozen", ["no", "without", "with"])
 def test_compiled_layers(device, frozen, dynamic):
@@ -297,8 +294,7 @@ def test_frozen_layers_add_it_in_the_product(device):
         graphs.append(str(graph.code))
         return graph.forward
 
-    torch._dynamo.reset()
-    fast = torch.compile(layer, backend=backend, fullgraph=True)
+    fast = compiled(layer, backend)
     with torch.no_grad():
         torch.testing.assert_close(fast(x, r), layer(x, r))
         exported = torch.export.export(layer, (x, r)).module()
