@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 function(dn_add_isa name)
     add_library(dn_cpu_${name} OBJECT
-        src/cpu/kernels.c src/cpu/conv/kernels.c src/cpu/activate.c src/cpu/nn/kernels.c)
+        src/cpu/product/kernels/kernels.c src/cpu/conv/kernels.c src/cpu/nn/activate.c src/cpu/nn/kernels.c)
     separate_arguments(flags UNIX_COMMAND "${DANAUS_KERNEL_FLAGS}")
     target_compile_options(dn_cpu_${name} PRIVATE ${DANAUS_LIBRARY_FLAGS} ${flags} ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
@@ -19,11 +19,11 @@ endfunction()
 # less, and leave those for AVX-512 out: their texts are those for AVX2, at three times the
 # price.
 # Nobody asks for floating-point exceptions: GCC then makes vectors of conditions.
-set_source_files_properties(src/cpu/activate.c src/cpu/nn/kernels.c PROPERTIES
+set_source_files_properties(src/cpu/nn/activate.c src/cpu/nn/kernels.c PROPERTIES
     COMPILE_OPTIONS -fno-trapping-math)
 # What leads from tile to tile is scalar: in vectors its loads would wait for its stores.
 # Products and sums are fused where the vocabulary of vectors says so, nowhere else.
-set_source_files_properties(src/cpu/kernels.c PROPERTIES
+set_source_files_properties(src/cpu/product/kernels/kernels.c PROPERTIES
     COMPILE_OPTIONS "-fno-tree-slp-vectorize;-ffp-contract=off")
 set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 set(DANAUS_SCALAR_FLAGS "" CACHE STRING "More flags of those without vectors")

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "math/pattern.h"
-#include "plan/planner.h"
+#include "product/planner.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Of a hash h and words v_0, v_1, ... of 128 bits, v_0 the number of bytes and the others
-   the bytes, 16 at a time, little-endian, with zeros behind the last:
+/* A hash h of words v_0, v_1, ... of 128 bits. v_0 is the number of bytes; the others are
+   the bytes, 16 at a time, little-endian, with zeros after the last:
 
        h <- (h xor v) G mod 2^128,  then  h <- h xor floor(h / 2^64),
 

@@ -7,11 +7,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
-#include "backend/tuning.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "device/tuning.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/choose.h"
 
-#include "backend/tuning.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/tuning.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 #ifndef DN_CONV_FRAME_H
 #define DN_CONV_FRAME_H
 
-#include "backend/conv.h"
+#include "device/conv.h"
 
 /* Numbers of any type that fill lines of the caches. */
 #define CONV_LINE 32

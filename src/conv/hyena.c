@@ -118,7 +118,7 @@ typedef struct sizes {
     size_t y, u, taps, bias, k, skip;
 } sizes;
 
-/* Of rows with so many numbers of a channel. */
+/* Sizes for rows that have `columns` numbers in each channel. */
 static danaus_status find_sizes(
     const danaus_hyena_plan *plan, int64_t columns, sizes *s)
 {
@@ -301,7 +301,7 @@ static conv_sink times(conv_sink to, const void *factor, int grouped)
     return to;
 }
 
-/* Of convolution o: dv_o and dx_{order-1-o}, of the last one also dx_0. */
+/* Convolution o gives dv_o and dx_{order-1-o}; the last one also gives dx_0. */
 static void add_products(
     const operation *a, int64_t which, const void *dy, conv_job *job)
 {

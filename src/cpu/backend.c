@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
 #include "cpu/nn/nn.h"
-#include "cpu/rows.h"
+#include "cpu/product/rows.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"

@@ -10,9 +10,9 @@
 #ifndef DN_CPU_CPU_H
 #define DN_CPU_CPU_H
 
-#include "backend/backend.h"
 #include "base/numbers.h"
 #include "base/thread.h"
+#include "device/backend.h"
 
 #include <limits.h>
 
@@ -159,7 +159,7 @@ extern const cpu_isa dn_cpu_isas[];
    `limit`, or than any for ""; NULL: the list has no such name. */
 const cpu_isa *dn_cpu_best(const cpu_isa *list, const char *limit);
 
-/* Of this processor. */
+/* Traits of this processor. */
 const cpu_traits *dn_cpu_traits(void);
 
 /* Rows of tile t when b rows are cut into tiles of at most `most`, as even as

@@ -34,7 +34,7 @@ static const char *const files[] = {
     NULL,
 };
 
-/* Of cublas_api.h and library_types.h. */
+/* From cublas_api.h and library_types.h. */
 enum {
     R_32F = BLAS_R_32F,
     R_64F = 1,

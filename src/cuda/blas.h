@@ -6,7 +6,7 @@
 
 #include "cuda/cuda.h"
 
-/* Of cublasLt.h: an algorithm, and what its choice says of it. */
+/* From cublasLt.h: an algorithm, and what the heuristic says about it. */
 typedef struct lt_algorithm {
     uint64_t data[8];
 } lt_algorithm;
@@ -26,7 +26,7 @@ typedef struct blas_lt {
 #undef X
 } blas_lt;
 
-/* Of library_types.h and cublas_api.h. */
+/* From library_types.h and cublas_api.h. */
 enum {
     BLAS_PLAIN = 0,
     BLAS_TRANSPOSED = 1,

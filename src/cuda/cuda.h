@@ -6,8 +6,8 @@
 #include "base/thread.h"
 #include "cuda/cache.h"
 #include "cuda/driver.h"
-#include "gpu/dw.h"
 #include "gpu/gpu.h"
+#include "gpu/gradient/dw.h"
 
 #define MOST_KEY   2304 /* bytes */
 #define MOST_NODES 16   /* launches of a form */
@@ -261,14 +261,14 @@ danaus_status dn_cuda_load_use(
 danaus_status dn_cuda_load_uses(
     cuda_device *d, gpu_use *uses, int count, cu_function *functions);
 
-/* Of everything that decides what is compiled: danaus' version, target and options, the
+/* Hashes everything that decides what is compiled: danaus' version, target and options, the
    defines, the text `name`, and all texts that it may include. */
 hash128 dn_cuda_key(const char *name, const char *defines, int arch);
 
 /* Is the image of that key on this machine's disk? */
 int dn_cuda_has_image(hash128 key);
 
-/* Of all texts of a list that others may include. */
+/* Hashes all texts of a list that others may include. */
 hash128 dn_cuda_hash_included(const gpu_text *texts);
 
 /* Whether the function of a row for a problem is there, and puts it there. */

@@ -143,8 +143,8 @@ size_t dn_cuda_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void 
 
 /* ---- parts ---- */
 
-/* Of n columns, whose slabs are added to the parts if asked. The last slab may be narrower,
-   and is then a product of its own. */
+/* Multiplies n columns. Their slabs are added to the parts if asked. A last slab that is
+   narrower is a product by itself. */
 static danaus_status make_by_library(
     const dw_run *r, const void *x, const void *dy, int64_t n, int add)
 {

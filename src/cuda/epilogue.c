@@ -20,7 +20,7 @@
 #define SHORT   256       /* terms of a sum that is not worth cutting into parts, */
 #define SMALL   (1 << 22) /* sums of a product where the library's choice would do so */
 
-/* Of cublasLt.h: attributes, their values. */
+/* Attributes and their values, from cublasLt.h. */
 enum {
     SET_TRANSPOSE_A = 3,
     SET_TRANSPOSE_B = 4,

@@ -6,7 +6,7 @@
    order: the same bits on every run. The slabs of all factors, and of the bias, wait to be
    added up by one launch, as long as they are no more than a second cache holds.
 
-   Of small operands, whose launches take longer than their work, a graph has two branches:
+   For small operands, launches take longer than their work. The graph then has two branches:
    x_1, ... and the gradients of the last step, and what comes back from there. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* Of parts that wait, at most. */
+/* The most bytes of parts that wait. */
 #define MOST_WAITING ((size_t)16 << 20)
 
 /* Bytes of the widest vector up to which there are branches. */

@@ -1,11 +1,11 @@
-/* Gradients on a GPU: dw.c makes weight gradients as gpu/dw.h plans them, gradient.c runs
+/* Gradients on a GPU: dw.c makes weight gradients as gpu/gradient/dw.h plans them, gradient.c runs
    chains back. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_GRADIENT_H
 #define DN_CUDA_GRADIENT_H
 
 #include "cuda/cuda.h"
-#include "gpu/dw.h"
+#include "gpu/gradient/dw.h"
 
 /* Scratch that it takes beside parts, for operands that are put there. */
 size_t dn_cuda_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void *dy);

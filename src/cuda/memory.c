@@ -23,7 +23,7 @@ int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode)
     return mode;
 }
 
-/* Of the legacy stream this is an error while another one that it waits for is captured. */
+/* The legacy stream answers with an error while a stream that it waits for is captured. */
 static int is_captured(const cuda_driver *driver, cu_stream stream)
 {
     int captured = 0;

@@ -1,8 +1,8 @@
 /* Models' operations on a GPU: each is a launch, or one for each so many sequences. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/nn.h"
 #include "cuda/cuda.h"
-#include "gpu/nn.h"
+#include "device/nn.h"
+#include "gpu/nn/nn.h"
 
 #include "base/status.h"
 
@@ -132,7 +132,7 @@ static danaus_status run_few_taps(cuda_device *d, const nn_short *o)
         RETURN_INSIDE(d, RUN(d, o));                                                   \
     }
 
-/* Of all patches. */
+/* Counts the numbers of all patches. */
 static int64_t numbers_of(const nn_patches *o)
 {
     int64_t across = o->size / o->patch, side = across * o->patch;

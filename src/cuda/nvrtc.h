@@ -1,4 +1,4 @@
-/* Compiling the texts of src/gpu/texts with NVIDIA's run-time compiler. */
+/* Compiling the kernel texts of src/gpu with NVIDIA's run-time compiler. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_NVRTC_H
 #define DN_CUDA_NVRTC_H

@@ -1,4 +1,4 @@
-/* Packing weights that lie in the device's memory, by rows for that (gpu/ks_pack.c). Maps
+/* Packing weights that lie in the device's memory, by rows for that (gpu/product/ks_pack.c). Maps
    are made once for each kernel and problem, and shared by all devices of a GPU. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "gpu/pack_map.h"
+#include "gpu/product/pack_map.h"
 #include "math/pattern.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static danaus_status find(
     return DANAUS_OK;
 }
 
-/* Of a number, or of its parts, as texts know it. */
+/* The type of a number, or of its parts, as texts know it. */
 static int part_type(danaus_dtype type)
 {
     return (int)(type == DANAUS_C64    ? DANAUS_F32

@@ -1,7 +1,7 @@
 /* Numbers in another order on a GPU: one launch of pick.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
-#include "gpu/nn.h"
+#include "gpu/nn/nn.h"
 
 #include "base/status.h"
 

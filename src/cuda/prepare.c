@@ -142,7 +142,7 @@ static danaus_status load(cuda_device *d, const wanted *w, int *refused)
     return dn_cuda_add_function(d, w->step.kernel, &w->step.p, w->variant, function);
 }
 
-/* Of all rows that are refused, not only of the first. */
+/* Loads all; counts every row that is refused, not only the first. */
 static danaus_status load_all(wanted_list *list, int *refused)
 {
     cuda_device *d = list->d;

@@ -237,7 +237,7 @@ void dn_cuda_record(cuda_device *d, cu_function function, const gpu_launch *laun
     d->launches++;
 }
 
-/* Of work that is no launch of ours the graph has nodes that nobody recorded. */
+/* Launches that are not ours leave nodes in the graph that nobody recorded. */
 static void record_form(cuda_device *d, cuda_form *f, enqueue run, void *arg)
 {
     size_t nodes = 0;

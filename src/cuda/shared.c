@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 
-#include "backend/tuning.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "device/tuning.h"
 
 #include <stdio.h>
 

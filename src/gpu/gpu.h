@@ -1,6 +1,6 @@
 /* GPUs: what a row of the kernel table is there, whoever runs it.
 
-   A family of rows is a text in src/gpu/texts, compiled when it is first needed, and
+   A family of rows is a text, compiled when it is first needed, and
    functions of values that say how: which problems it fits, the #defines for a problem,
    the grid for a batch, the order of its weights; a row is one of its sizes. The entry
    point of products is
@@ -20,11 +20,11 @@
 #ifndef DN_GPU_GPU_H
 #define DN_GPU_GPU_H
 
-#include "backend/backend.h"
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/numbers.h"
 #include "base/text.h"
+#include "device/backend.h"
 
 /* What cost models and grids may know of a device. */
 typedef struct gpu_facts {
@@ -143,7 +143,7 @@ typedef struct gpu_use {
 /* What kernel.family points to: how rows of a text are compiled and run. */
 typedef struct gpu_family {
     kernel_family kernel;
-    const char *text;  /* a file of src/gpu/texts; NULL: it compiles nothing */
+    const char *text;  /* the name of its file; NULL: it compiles nothing */
     const char *entry; /* its entry point; NULL: "ks" */
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a

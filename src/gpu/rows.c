@@ -1,6 +1,6 @@
 /* The table of rows for GPUs. */
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/dw.h"
+#include "gpu/gradient/dw.h"
 #include "gpu/rows.h"
 
 #include "base/thread.h"
@@ -165,7 +165,7 @@
     PAIR(type, 90, 48, 4, 2), PAIR(type, 90, 48, 8, 1), PAIR(type, 90, 32, 8, 1),      \
         PAIR(type, 90, 24, 8, 1)
 
-/* A way to make weight gradients (gpu/dw.h), with lanes as they lie, and the others; F:
+/* A way to make weight gradients (gpu/gradient/dw.h), with lanes as they lie, and the others; F:
    whether the copy engine fetches. */
 #define DW_FORM(FAMILY, NAME, type, ARCH, FORM, F)                                     \
     ROW("dw." NAME "." #type, type, dw_##FAMILY.gpu, ARCH, FORM, F)

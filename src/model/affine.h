@@ -3,7 +3,7 @@
 #ifndef DN_MODEL_AFFINE_H
 #define DN_MODEL_AFFINE_H
 
-#include "backend/nn.h"
+#include "device/nn.h"
 #include "model/bind.h"
 
 typedef struct affine {

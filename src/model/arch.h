@@ -51,7 +51,7 @@ typedef struct arch {
     void (*close)(danaus_model *model);
     const encoder *encoder; /* NULL: it embeds nothing */
     const viewer *viewer;   /* NULL: it sees no images */
-    /* Of a prompt and a sampling that are checked. NULL: it is not causal. */
+    /* Takes a prompt and a sampling that were checked. NULL: the model is not causal. */
     danaus_status (*generate)(
         danaus_model *model, danaus_device *device, const int32_t *prompt, int64_t n,
         const danaus_sampling *sampling, danaus_token_fn on_token, void *user);

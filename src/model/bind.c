@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bind.h"
 
-#include "backend/backend.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "device/backend.h"
 #include "io/file.h"
 
 #include <inttypes.h>

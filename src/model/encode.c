@@ -286,7 +286,7 @@ static danaus_status put_targets(
         e->device, l->targets, targets, (size_t)tokens * sizeof *targets);
 }
 
-/* Of a chunk's rows h. */
+/* Works on the rows h of a chunk. */
 static danaus_status find_likely(
     const encoding *e, int64_t tokens, const void *h, const likelihoods *l,
     float *scores)

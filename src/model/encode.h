@@ -4,9 +4,9 @@
 #ifndef DN_MODEL_ENCODE_H
 #define DN_MODEL_ENCODE_H
 
-#include "backend/nn.h"
 #include "base/dtype.h"
 #include "danaus/model.h"
+#include "device/nn.h"
 
 /* Who is told of the work that is done, and for which part of it. */
 typedef struct chunk_listener {

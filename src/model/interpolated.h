@@ -5,7 +5,7 @@
 #define DN_MODEL_INTERPOLATED_H
 
 #include "model/bind.h"
-#include "model/fit.h"
+#include "model/compress/fit.h"
 
 /* The rank of such a layer; 0: the file has none of this name. */
 int64_t dn_interpolated_rank(binder *b, const char *name);

@@ -8,7 +8,7 @@
 #include "danaus/ks.h"
 #include "danaus/transforms.h"
 #include "model/bind.h"
-#include "model/fit.h"
+#include "model/compress/fit.h"
 
 typedef struct linear_shape {
     int64_t rows, cols;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 
-#include "backend/nn.h"
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "device/nn.h"
 #include "io/file.h"
-#include "model/compress.h"
+#include "model/compress/compress.h"
 #include "model/shards.h"
 #include "model/structure.h"
 

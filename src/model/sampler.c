@@ -85,7 +85,7 @@ static int64_t take_likeliest(
     return from;
 }
 
-/* Of tokens taken: the fewest that have the weight `enough`. */
+/* Keeps the fewest of the tokens taken that together have the weight `enough`. */
 static int64_t drop_unlikely(
     const sampler *s, int64_t count, double enough, double *weight)
 {

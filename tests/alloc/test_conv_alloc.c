@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
 #include "base/mem.h"
+#include "device/backend.h"
 #include "support/conv.h"
 #include "support/device.h"
 

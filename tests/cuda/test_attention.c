@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "emulator/run_text.h"
-#include "gpu/nn.h"
+#include "gpu/nn/nn.h"
 
 #include <inttypes.h>
 #include <math.h>

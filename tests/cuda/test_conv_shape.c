@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "conv/frame.h"
-#include "gpu/conv.h"
+#include "gpu/conv/conv.h"
 #include "gpu/rows.h"
 #include "support/device.h"
 

@@ -4,7 +4,7 @@
    and end anywhere, sequences that are packed, filters of several channels, parts. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/run_conv.h"
-#include "gpu/conv.h"
+#include "gpu/conv/conv.h"
 
 #include <inttypes.h>
 #include <math.h>

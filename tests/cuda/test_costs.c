@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/tuning.h"
 #include "cuda/cuda.h"
+#include "device/tuning.h"
 #include "gpu/gpu.h"
-#include "plan/planner.h"
+#include "product/planner.h"
 
 #include <math.h>
 #include <stdio.h>

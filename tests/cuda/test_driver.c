@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 #include "gpu/gpu.h"
-#include "plan/planner.h"
+#include "product/planner.h"
 #include "support/calls.h"
 #include "support/life.h"
 

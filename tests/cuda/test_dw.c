@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/map.h"
 #include "emulator/run_text.h"
-#include "gpu/dw.h"
+#include "gpu/gradient/dw.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "backend/tuning.h"
+#include "device/backend.h"
+#include "device/tuning.h"
 #include "gpu/gpu.h"
 #include "support/chains.h"
 #include "support/device.h"

@@ -9,8 +9,8 @@
 #include "support/conv.h"
 #include "support/device.h"
 
-#include "backend/tuning.h"
 #include "conv/choose.h"
+#include "device/tuning.h"
 
 #include <inttypes.h>
 #include <math.h>

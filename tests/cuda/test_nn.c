@@ -5,9 +5,9 @@
 
 #include "support/device.h"
 
-#include "backend/nn.h"
 #include "base/numbers.h"
-#include "gpu/nn.h"
+#include "device/nn.h"
+#include "gpu/nn/nn.h"
 
 #include <math.h>
 #include <stdlib.h>

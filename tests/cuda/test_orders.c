@@ -3,13 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 #include "support/device.h"
 #include "support/life.h"
 #include "support/row_orders.h"
 
-#include "ks/ks_plan.h"
-#include "transforms/operator_plan.h"
+#include "operator/operator_plan.h"
+#include "product/ks_plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>

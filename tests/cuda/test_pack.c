@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "gpu/pack_map.h"
+#include "device/backend.h"
+#include "gpu/product/pack_map.h"
 #include "support/chains.h"
 #include "support/device.h"
 #include "support/failing.h"

@@ -6,8 +6,8 @@
    right. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/run_row.h"
-#include "backend/tuning.h"
-#include "ks/ks_plan.h"
+#include "device/tuning.h"
+#include "product/ks_plan.h"
 #include "support/chains.h"
 #include "support/device.h"
 #include "support/pairs.h"

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 #include "support/device.h"
 #include "support/pairs.h"
 

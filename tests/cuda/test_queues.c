@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "backend/tuning.h"
+#include "device/backend.h"
+#include "device/tuning.h"
 #include "support/device.h"
 #include "support/life.h"
 

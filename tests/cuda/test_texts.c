@@ -13,10 +13,10 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "cuda/conv.h"
+#include "cuda/conv/conv.h"
 #include "cuda/nvrtc.h"
-#include "gpu/conv_short.h"
-#include "gpu/nn.h"
+#include "gpu/conv/conv_short.h"
+#include "gpu/nn/nn.h"
 #include "support/device.h"
 
 #include <limits.h>

@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "conv/frame.h"
 #include "emulator/run_text.h"
-#include "gpu/conv_mma.h"
+#include "gpu/conv/conv_mma.h"
 
 #define PI          3.14159265358979323846
 #define CHANNELS    2

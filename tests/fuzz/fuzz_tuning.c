@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
-#include "backend/tuning_table.h"
+#include "device/tuning_table.h"
 
 static int fits(const kernel *k, const problem *p)
 {

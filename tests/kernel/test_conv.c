@@ -5,8 +5,8 @@
 #include "support/conv.h"
 #include "support/device.h"
 
-#include "backend/tuning.h"
 #include "conv/choose.h"
+#include "device/tuning.h"
 
 #include <math.h>
 #include <stdlib.h>

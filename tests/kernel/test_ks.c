@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "cpu/rows.h"
+#include "cpu/product/rows.h"
+#include "device/backend.h"
 #include "gpu/gpu.h"
 #include "support/chains.h"
 #include "support/device.h"

@@ -5,7 +5,7 @@
 
 #include "support/device.h"
 
-#include "backend/nn.h"
+#include "device/nn.h"
 
 #include <math.h>
 #include <stdlib.h>

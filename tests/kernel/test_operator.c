@@ -7,8 +7,8 @@
 #include "support/device.h"
 #include "support/operator.h"
 
-#include "backend/backend.h"
 #include "base/numbers.h"
+#include "device/backend.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "support/device.h"
 #include "support/short.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <math.h>
 

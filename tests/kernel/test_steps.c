@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "cpu/grid.h"
-#include "cpu/rows.h"
+#include "cpu/product/grid.h"
+#include "cpu/product/rows.h"
+#include "device/backend.h"
 #include "support/chains.h"
 #include "support/device.h"
 

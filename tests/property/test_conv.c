@@ -8,7 +8,7 @@
 #include "support/device.h"
 #include "support/exact.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <math.h>
 #include <pthread.h>

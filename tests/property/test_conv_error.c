@@ -12,8 +12,8 @@
 #include "support/device.h"
 #include "support/exact.h"
 
-#include "backend/tuning.h"
 #include "conv/choose.h"
+#include "device/tuning.h"
 
 #include <math.h>
 

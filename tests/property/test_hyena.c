@@ -9,7 +9,7 @@
 #include "support/hyena.h"
 #include "support/scenes.h"
 
-#include "model/hyena.h"
+#include "model/hyena/hyena.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "support/files.h"
 #include "support/filter.h"
 
-#include "model/hyena_filter.h"
+#include "model/hyena/hyena_filter.h"
 
 #include <math.h>
 #include <stdlib.h>

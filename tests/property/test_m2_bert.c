@@ -8,7 +8,7 @@
 #include "support/m2_bert.h"
 #include "support/scenes.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 #include "support/head.h"
 #include "support/scenes.h"
 
-#include "backend/backend.h"
 #include "base/text.h"
+#include "device/backend.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "model/bert_steps.h"
+#include "model/bert/bert_steps.h"
 #include "support/bert.h"
 #include "support/device.h"
 #include "support/files.h"

@@ -9,10 +9,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
+#include "operator/operator_plan.h"
 #include "support/device.h"
 #include "support/operators.h"
-#include "transforms/operator_plan.h"
 
 #include <complex.h>
 #undef complex

@@ -5,7 +5,7 @@
 #include "support/conv.h"
 #include "support/device.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "support/scenes.h"
 #include "support/vit.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <math.h>
 #include <stdlib.h>

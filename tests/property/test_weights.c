@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 #include "support/chains.h"
 #include "support/device.h"
 

@@ -4,7 +4,7 @@
 
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>

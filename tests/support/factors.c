@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/factors.h"
 
-#include "ks/patterns.h"
+#include "product/patterns.h"
 #include "support/element.h"
 #include "support/test.h"
 

@@ -5,7 +5,7 @@
 #ifndef TEST_SUPPORT_FACTORS_H
 #define TEST_SUPPORT_FACTORS_H
 
-#include "ks/hierarchy.h"
+#include "factor/hierarchy.h"
 #include "support/matrix.h"
 
 /* A matrix as the factorization reads it; packed is f64 or c128 memory to free. */

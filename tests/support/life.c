@@ -3,8 +3,8 @@
 
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "backend/tuning.h"
+#include "device/backend.h"
+#include "device/tuning.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include "support/oracle.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 /* Random numbers for a problem with an inner factor, batch-first. */
 typedef struct pair_case {

@@ -5,7 +5,7 @@
 
 #include "support/oracle.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 /* Row k of what a product takes is row x[k] of x_rows; row r of `rows` that it makes becomes
    row y[r] of y_rows; -1: zeros, none. Places lie between guards. */

@@ -5,7 +5,7 @@
 #include "support/named.h"
 #include "support/test.h"
 
-#include "backend/backend.h"
+#include "device/backend.h"
 
 #include <stdlib.h>
 #include <string.h>

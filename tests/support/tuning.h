@@ -4,7 +4,7 @@
 #ifndef TEST_SUPPORT_TUNING_H
 #define TEST_SUPPORT_TUNING_H
 
-#include "backend/tuning.h"
+#include "device/tuning.h"
 
 extern const kernel tuning_kernels[];
 extern const conv_kernel tuning_conv_kernel;

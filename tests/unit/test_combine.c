@@ -7,8 +7,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "ks/chain.h"
 #include "math/pattern.h"
+#include "product/chain.h"
 #include "support/chains.h"
 #include "support/failing.h"
 #include "support/matrix.h"

@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "ks/chain.h"
+#include "product/chain.h"
 #include "danaus/transforms.h"
 
 #include <string.h>

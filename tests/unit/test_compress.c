@@ -3,7 +3,7 @@
 #include "support/test.h"
 #include "support/progress.h"
 
-#include "ks/patterns.h"
+#include "product/patterns.h"
 #include "base/mem.h"
 #include "support/device.h"
 #include "support/factors.h"

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/tuning.h"
 #include "conv/conv_plan.h"
 #include "cpu/conv/loop.h"
+#include "device/tuning.h"
 #include "support/device.h"
 #include "support/files.h"
 

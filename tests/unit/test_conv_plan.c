@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/tuning.h"
 #include "conv/choose.h"
 #include "cpu/cpu.h"
+#include "device/tuning.h"
 #include "support/conv.h"
 #include "support/device.h"
 #include "support/files.h"

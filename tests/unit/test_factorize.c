@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "ks/patterns.h"
-#include "ks/refine.h"
+#include "factor/refine.h"
 #include "math/lapack.h"
+#include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
 

@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "ks/patterns.h"
 #include "math/pattern.h"
+#include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
 

@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "ks/patterns.h"
+#include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
 #include "support/rng.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "ks/patterns.h"
+#include "product/patterns.h"
 #include "base/mem.h"
 #include "support/device.h"
 #include "support/factors.h"

@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "math/lapack.h"
-#include "model/fit.h"
+#include "model/compress/fit.h"
 #include "support/device.h"
 
 #include <math.h>

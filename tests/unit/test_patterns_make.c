@@ -4,9 +4,9 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "ks/fit.h"
-#include "ks/patterns.h"
+#include "factor/fit.h"
 #include "math/pattern.h"
+#include "product/patterns.h"
 #include "support/rng.h"
 
 #include <math.h>

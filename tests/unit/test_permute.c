@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "ks/exchange.h"
+#include "factor/exchange.h"
 #include "support/device.h"
 #include "support/factors.h"
 

@@ -3,11 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "backend/tuning.h"
 #include "base/mem.h"
-#include "ks/ks_plan.h"
-#include "ks/ks_plan.h"
+#include "device/backend.h"
+#include "device/tuning.h"
+#include "product/ks_plan.h"
+#include "product/ks_plan.h"
 #include "support/chains.h"
 #include "support/device.h"
 

@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/backend.h"
-#include "ks/ks_plan.h"
+#include "device/backend.h"
+#include "product/ks_plan.h"
 
 static const danaus_pattern chain[] = { { 1, 4, 4, 16 },
                                         { 4, 4, 4, 4 },

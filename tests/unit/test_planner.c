@@ -1,9 +1,9 @@
 /* Choosing kernels, on a device whose kernels take the time that a test says: tables,
    neighbours, estimates, measurements; and the tables that come with the library. */
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner.h"
+#include "product/planner.h"
 
-#include "backend/tuning_table.h"
+#include "device/tuning_table.h"
 #include "gpu/gpu.h"
 #include "support/files.h"
 #include "support/test.h"

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "danaus/algebra.h"
-#include "ks/patterns.h"
+#include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
 

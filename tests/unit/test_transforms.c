@@ -3,10 +3,10 @@
 #include "support/test.h"
 
 #include "base/mem.h"
+#include "operator/transforms/transforms.h"
 #include "support/element.h"
 #include "support/failing.h"
 #include "support/operators.h"
-#include "transforms/transforms.h"
 
 #include <complex.h>
 #undef complex

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "operator/transforms/transforms.h"
 #include "support/device.h"
 #include "support/operators.h"
-#include "transforms/transforms.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "backend/tuning.h"
+#include "device/tuning.h"
 
 enum { ROWS = 4 };
 

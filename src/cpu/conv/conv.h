@@ -11,8 +11,8 @@
 
    Complex numbers lie vector by vector: VL real parts, then VL imaginary parts. */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_CPU_CONV_H
-#define DN_CPU_CONV_H
+#ifndef DN_CPU_CONV_CONV_H
+#define DN_CPU_CONV_CONV_H
 
 #include "cpu/cpu.h"
 #include "conv/frame.h"
@@ -42,7 +42,7 @@ typedef struct conv_tables {
     int64_t cached;        /* blocks of so many vectors stay in the first cache */
     conv_pass pass[DN_DFT_MOST_RADICES];
     void *tail; /* constants of the last steps, inside vectors (fft_tail.inc) */
-    /* Of sparse spectra (sparse.c), else NULL: the values that are zero, in their
+    /* Sparse spectra only (sparse.c), else NULL: the values that are zero, in their
        order, and the blocks that a pass makes that have no other. */
     unsigned char *outside, *left_out[DN_DFT_MOST_RADICES];
 } conv_tables;
@@ -207,7 +207,7 @@ int dn_conv_filter_size(
 void dn_conv_multiply(danaus_dtype sums, int power, int64_t n, void *x);
 
 /* The scaling of a window whose arithmetic left the range of its type by overflow or underflow
-   (cpu/flags.h); returns whether it helps. */
+   (cpu/isa/flags.h); returns whether it helps. */
 int dn_conv_rescale(conv_window *w, danaus_dtype sums, int left);
 
 /* What create makes. */

@@ -9,7 +9,7 @@
 #include "cpu/conv/loop.h"
 
 #include "base/mem.h"
-#include "cpu/flags.h"
+#include "cpu/isa/flags.h"
 
 #include <stdlib.h>
 #include <string.h>

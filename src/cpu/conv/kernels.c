@@ -2,22 +2,22 @@
    This object exports one table, dn_cpu_conv_<isa>, and nothing else. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
-#include "cpu/vec.h"
-#include "cpu/vec_parts.h"
+#include "cpu/isa/vec.h"
+#include "cpu/isa/vec_parts.h"
 
 #define CAT_(a, b)    a##b
 #define CAT(a, b)     CAT_(a, b)
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 #define TEXT "cpu/conv/rows.inc"
-#include "cpu/each_type.inc"
+#include "cpu/product/kernels/each_type.inc"
 #undef TEXT
 
 #define TEXT "cpu/conv/sums.inc"
-#include "cpu/each_sum.inc"
+#include "cpu/product/kernels/each_sum.inc"
 #undef TEXT
 
-/* Of a storage type, with sums of R, and whether the two are the same. */
+/* A row for a storage type with sums of R; direct: the two types are the same. */
 #define ROW(name, dtype, stored, R, sum, VL, INNER, direct)                            \
     {                                                                                  \
         { name, dtype, 4 * VL, FFT_RADIX, { 8, 4 }, 0 }, VL, INNER, direct, sizeof(R), \

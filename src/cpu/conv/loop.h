@@ -15,7 +15,7 @@ typedef struct conv_loop {
     void (*item)(
         const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
     /* Scales a window whose arithmetic left the range of its type by overflow or underflow
-       (cpu/flags.h); returns whether it is to be run again. */
+       (cpu/isa/flags.h); returns whether it is to be run again. */
     int (*rescale)(
         const struct conv_loop *loop, int64_t item, void *extra, int left,
         conv_window *w);

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "cpu/flags.h"
+#include "cpu/isa/flags.h"
 
 #include <stdlib.h>
 

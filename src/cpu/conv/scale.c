@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "cpu/conv/loop.h"
-#include "cpu/flags.h"
+#include "cpu/isa/flags.h"
 
 #include <limits.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "cpu/flags.h"
+#include "cpu/isa/flags.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
    object exports one table, dn_cpu_nn_<isa>, and nothing else. Loops over the numbers of a
    row are plain, so that compilers turn them into vectors. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/exp.h"
+#include "cpu/isa/exp.h"
+#include "cpu/isa/vec.h"
 #include "cpu/nn/nn.h"
-#include "cpu/vec.h"
 
 #include <math.h>
 

@@ -4,8 +4,8 @@
 #ifndef DN_CPU_NN_NN_H
 #define DN_CPU_NN_NN_H
 
-#include "backend/nn.h"
 #include "base/numbers.h"
+#include "device/nn.h"
 
 /* Keys are padded to a multiple of this, in scratch. */
 #define NN_KEYS_UNIT 16

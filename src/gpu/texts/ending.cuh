@@ -57,7 +57,7 @@ template <int size> INLINE uint4 fetch_piece(const void *from, i64 valid, int wi
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Of a piece that goes to `to`. */
+/* Ends a piece that goes to `to`. */
 template <int size>
 INLINE uint4 end_piece(uint4 v, const void *to, i64 apart, i64 valid, int width)
 {

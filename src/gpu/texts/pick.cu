@@ -1,4 +1,4 @@
-/* Numbers in another order, and added (pick_job of backend/backend.h):
+/* Numbers in another order, and added (pick_job of device/backend.h):
 
        to[p] = activation((add ? to[p] : 0) + sum over e of from[place[e]] + bias[p])
 

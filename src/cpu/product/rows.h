@@ -1,0 +1,173 @@
+/* What the rows of the kernel table share whatever their instruction set: which
+   problems they fit, what they cost, how they pack weights. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CPU_PRODUCT_ROWS_H
+#define DN_CPU_PRODUCT_ROWS_H
+
+#include "cpu/cpu.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+
+/* Columns that tiles of lanes take at a time, a multiple of theirs. */
+#define LANE_COLUMNS_AT_A_TIME 48
+
+/* Bytes of the first cache for what tiles of lanes read of x again and again. */
+#define FIRST_CACHE 24576
+
+/* What lies multiples of CACHE_WAY bytes apart is on one set of the first cache, which holds
+   CACHE_WAYS lines. */
+#define CACHE_WAY  4096
+#define CACHE_WAYS 8
+
+/* Panels of whole tiles of so many rows make a last few columns with rows in vectors
+   (panel.inc): NARROW_COLUMNS or a single one at a time, while that is less work than a
+   vector of columns. */
+#define NARROW_ROWS    8
+#define NARROW_COLUMNS 4
+
+static inline int64_t dn_narrow_runs(int64_t columns)
+{
+    return columns / NARROW_COLUMNS + columns % NARROW_COLUMNS;
+}
+
+/* Whether so many columns of blocks of b rows, in tiles of at most `most`, are. */
+static inline int dn_are_narrow(int64_t b, int64_t most, int64_t columns)
+{
+    return most == NARROW_ROWS && b % NARROW_ROWS == 0 && columns > 0 &&
+           dn_narrow_runs(columns) <= 3;
+}
+
+/* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
+   vectors of `per` lanes, so that one load of x serves all vectors of a tile. Where d is a
+   multiple of a vector there is a group for each run of lanes j, with a vector for each
+   r; where d divides a vector one group, with the outputs one after the other: lane l of
+   vector v in group g is output v step + g per + l. For other d and for complex types
+   they are spread: a group for each j, with vectors of r, v step + g + l d. */
+typedef struct lane_map {
+    int64_t per, groups, vectors, step;
+    int64_t tiles; /* of vectors, in a group */
+    int spread;    /* outputs of a vector are d apart */
+    int gather;    /* a group's x is first put together (dn_gathers) */
+} lane_map;
+
+static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int complex)
+{
+    int64_t per = code->vector;
+    int runs = !complex && p.d % per == 0;
+    int spread = p.d > 1 && !runs && (complex || per % p.d != 0);
+    lane_map m = { .per = per, .spread = spread };
+    m.groups = runs ? p.d / per : spread ? p.d : 1;
+    m.vectors = runs ? p.b : ((spread ? p.b : p.b * p.d) + per - 1) / per;
+    m.step = runs ? p.d : spread ? per * p.d : per;
+    m.tiles = dn_tile_count(m.vectors, code->lane_vectors);
+    return m;
+}
+
+/* Whether a group's x is put together first: its tiles must make up for that. */
+static inline int dn_gathers(const cpu_traits *t, const lane_map *m)
+{
+    return !m->spread && m->groups > 1 && m->tiles >= t->gather_tiles;
+}
+
+/* Groups that are gathered at a time: their vectors make whole lines of memory. */
+static inline int64_t dn_gathered_groups(const lane_map *m, int64_t cell)
+{
+    int64_t line = DN_ALIGN / (m->per * cell);
+    return !m->gather || line < 1 ? 1 : line < m->groups ? line : m->groups;
+}
+
+/* With d = 1 tiles of lanes take single numbers of x, from batch-last rows as well. */
+static inline int dn_lanes_take_rows(const cpu_view *x, int64_t d)
+{
+    return d == 1 && x->layout == DANAUS_BATCH_LAST &&
+           x->dtype == dn_sum_type(x->dtype);
+}
+
+/* Vectors between rows of n vectors, so that rows meet all sets of a cache. */
+static inline int64_t dn_odd(int64_t n) { return n | 1; }
+
+/* Elements from one line of `count` elements in scratch to the next: an odd number of
+   runs of `unit`. */
+static inline int64_t dn_line_step(int64_t count, int64_t unit)
+{
+    return dn_odd((count + unit - 1) / unit) * unit;
+}
+
+/* Tiles of a block that threads may share: tiles that are spread belong together, for
+   all lanes j. */
+static inline int64_t dn_lane_tiles(const lane_map *m)
+{
+    return m->spread ? m->tiles : m->groups * m->tiles;
+}
+
+/* As kernels read and write it; what follows products is done in scratch. */
+static inline int dn_lies_as(danaus_layout layout, const cpu_view *v)
+{
+    return v->layout == layout && v->dtype == dn_sum_type(v->dtype) &&
+           !dn_is_changed(v);
+}
+
+static inline int dn_lies_as_panel(const cpu_view *v)
+{
+    return dn_lies_as(DANAUS_BATCH_LAST, v);
+}
+
+static inline int dn_lies_as_lines(const cpu_view *v)
+{
+    return dn_lies_as(DANAUS_BATCH_FIRST, v);
+}
+
+/* Columns and rows r of a tile of thin products. */
+#define THIN_COLUMNS 4
+#define THIN_ROWS    2
+
+/* Bytes of x and y of a block that take longer than to begin with it. */
+#define THIN_BLOCK 4096
+
+/* How thin products (thin.inc) cut a row's run of c d weights, and x, into vectors of `per`
+   reals. A step takes the lanes of one k, in several vectors, the last one in part; or,
+   folded, of as many k as one vector holds. */
+typedef struct thin_map {
+    int64_t per, lanes; /* reals of the numbers j of one k */
+    int64_t used;       /* reals of a step, */
+    int64_t last;       /* of the last one */
+    int64_t steps, vectors;
+    int fold;
+} thin_map;
+
+static inline thin_map dn_thin_map(danaus_pattern p, const cpu_code *code, int complex)
+{
+    int64_t pair = complex ? 2 : 1, per = code->vector * pair, lanes = p.d * pair;
+    thin_map m = { .per = per, .lanes = lanes, .fold = 2 * lanes <= per };
+    m.used = m.fold ? per / lanes * lanes : lanes;
+    m.steps = CEIL_DIV(p.c * lanes, m.used);
+    m.last = p.c * lanes - (m.steps - 1) * m.used;
+    m.vectors = CEIL_DIV(m.used, per);
+    return m;
+}
+
+/* Reals of a row's packed weights. */
+static inline int64_t dn_thin_reals(const thin_map *m, int complex)
+{
+    return m->vectors * m->steps * m->per * (complex ? 2 : 1);
+}
+
+/* Rows k that tiles of lanes take at a time: all, or where x of a tile's columns is one run
+   as many as the first cache keeps of it. Their weights wait in the second one for all
+   columns, and sums in y. */
+int64_t dn_lane_rows(
+    const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
+    int64_t cell);
+
+extern const kernel_family dn_cpu_panel, dn_cpu_lanes, dn_cpu_thin;
+
+/* One core of a present-day server; only ratios between kernels matter. */
+#define DN_CYCLE 0.35e-9 /* seconds */
+
+/* Cycles of one core for moving x, y, a residual and the weights once; the weights of a
+   layer that runs again and again are in some cache. */
+double dn_memory_cycles(const problem *p);
+
+double dn_cpu_packing(const danaus_device *dev, const kernel *k, const problem *p);
+
+#endif

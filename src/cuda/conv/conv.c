@@ -1,0 +1,343 @@
+/* Convolutions on CUDA: the table of windows, what is compiled for a plan, and launches. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/conv/conv.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "cuda/conv/conv_short.h"
+
+#define UNIT 16 /* a window has a multiple of so many points */
+
+enum { PERIODIC = 1, FOLD = 2, ADJOINT = 4 }; /* as in texts/conv_window.cuh */
+
+/* ---- the table ---- */
+
+static const conv_kernel kernels[] = {
+    { "conv.points.f16", DANAUS_F16, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.bf16", DANAUS_BF16, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.f32", DANAUS_F32, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.f64", DANAUS_F64, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.mma.f16", DANAUS_F16, 256, 16, { 16, 0 }, 1 },
+    { "conv.mma.bf16", DANAUS_BF16, 256, 16, { 16, 0 }, 1 },
+    { "conv.mma.f32", DANAUS_F32, 256, 16, { 16, 0 }, 1 },
+};
+
+static const conv_kernel *kernel_at(const danaus_device *dev, int index)
+{
+    (void)dev;
+    return index < (int)(sizeof kernels / sizeof *kernels) ? &kernels[index] : NULL;
+}
+
+/* ---- functions ---- */
+
+#define TRANSFORM "conv_transform.cu"
+#define ROWS      GPU_CONV_ROWS
+#define POINTS    GPU_CONV_POINTS
+#define SPECTRUM  GPU_CONV_SPECTRUM
+
+/* Uses for windows of one level, and of two. */
+static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
+    {
+        [CONV_LAY] = { .text = "conv_lay.cu" },
+        [CONV_TAKE] = { .text = "conv_take.cu" },
+        [CONV_ADD] = { .text = "conv_add.cu" },
+        [CONV_ORDER] = { .text = "conv_order.cu" },
+        [CONV_MASK] = { .text = "conv_mask.cu" },
+        [CONV_PIECES] = { .text = "conv_pieces.cu" },
+        [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
+        [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1 },
+        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0 },
+        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1 },
+    },
+    {
+        [CONV_LAY] = { .text = "conv_lay.cu" },
+        [CONV_TAKE] = { .text = "conv_take.cu" },
+        [CONV_ADD] = { .text = "conv_add.cu" },
+        [CONV_ORDER] = { .text = "conv_order.cu", .level = 1 },
+        [CONV_MASK] = { .text = "conv_mask.cu", .level = 1 },
+        [CONV_PIECES] = { .text = "conv_pieces.cu" },
+        [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
+        [CONV_NORMS] = { .text = "conv_norms.cu", .is_signal = 1 },
+        [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0 },
+        [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1 },
+        [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1 },
+        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0 },
+        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1 },
+        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1 },
+    },
+};
+
+/* Part number p of a product by tensor cores, and whether its rows go through few taps. */
+static int part_of(int which, int *few)
+{
+    *few = which >= CONV_FEW;
+    return which - (*few ? CONV_FEW : CONV_FAST);
+}
+
+/* In longer windows the product itself takes points. */
+static int use_of_part(
+    const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], danaus_dtype dtype, int which,
+    gpu_use *use)
+{
+    int few, part = part_of(which, &few);
+    const gpu_conv_mma *m = &fast[part];
+    int is_there = m->root > 0 && (part == GPU_CONV_PRODUCT || !m->cluster);
+    if (few)
+        is_there &=
+            m->few && (part != GPU_CONV_PRODUCT || !dn_gpu_conv_mma_has_points(m));
+    if (is_there)
+        dn_gpu_conv_mma_use(m, (gpu_conv_mma_part)part, dtype, few ? m->few : 0, use);
+    return is_there;
+}
+
+/* Is it replaced by what tensor cores do, or only there for these, or for pairs? */
+static int is_left_out(
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], int which)
+{
+    int sums = fast[GPU_CONV_SUMS].root > 0;
+    switch (which) {
+    case CONV_NORMS: return !s->scaled;
+    case CONV_SPECTRUM: return !fast->root;
+    case CONV_PRODUCT:
+    case CONV_JOIN: return fast->root > 0;
+    case CONV_ORDER: return !sums;
+    case CONV_SUMS:
+    case CONV_ADD: return sums;
+    default: return 0;
+    }
+}
+
+/* What a function of a plan is compiled from; 0: there is none. */
+static int use_of(
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    danaus_dtype dtype, int half, int which, gpu_use *use)
+{
+    if (which >= CONV_FAST)
+        return use_of_part(fast, dtype, which, use);
+    int gated = which >= CONV_GATED;
+    which -= gated ? CONV_GATED : 0;
+    const gpu_conv_use *c = &functions[s->levels - 1][which];
+    if (!c->text || (gated && !c->is_signal) || is_left_out(s, fast, which))
+        return 0;
+    dn_gpu_conv_use(s, c, dtype, half, gated, use);
+    if (which == CONV_SPECTRUM)
+        dn_gpu_conv_mma_define_rows(fast, use);
+    return 1;
+}
+
+int dn_cuda_conv_uses(
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS])
+{
+    int count = 0;
+    for (int i = 0; i < CONV_FUNCTIONS; i++)
+        count += use_of(s, fast, dtype, half, i, &uses[count]);
+    return count;
+}
+
+static danaus_status load_functions(cuda_device *d, cuda_conv *e)
+{
+    gpu_use *uses = dn_alloc(CONV_FUNCTIONS * sizeof *uses);
+    cu_function found[CONV_FUNCTIONS];
+    int is_there[CONV_FUNCTIONS], count = 0;
+    if (!uses)
+        return dn_fail_memory(CONV_FUNCTIONS * sizeof *uses, "the texts of kernels");
+    int half = dn_gpu_conv_half(&e->frame);
+    for (int i = 0; i < CONV_FUNCTIONS; i++) {
+        is_there[i] = use_of(&e->shape, e->fast, e->p.dtype, half, i, &uses[count]);
+        count += is_there[i];
+    }
+    danaus_status status = dn_cuda_load_uses(d, uses, count, found);
+    for (int i = CONV_FUNCTIONS - 1; i >= 0 && !status; i--)
+        e->function[i] = is_there[i] ? found[--count] : NULL;
+    dn_free(uses);
+    return status;
+}
+
+/* ---- engines ---- */
+
+static void destroy(conv_engine *engine) { dn_free(engine); }
+
+static danaus_status create(
+    danaus_device *dev, const conv_problem *p, const conv_frame *f,
+    conv_engine **engine)
+{
+    cuda_device *d = (cuda_device *)dev;
+    cuda_conv *e = dn_calloc(1, sizeof *e);
+    if (!e)
+        return dn_fail_memory(sizeof *e, "a convolution");
+    e->p = *p;
+    e->frame = *f;
+    e->gpu = d->shared;
+    dn_gpu_conv_shape_of(&d->gpu.facts, f, &e->shape);
+    e->base.filter_bytes = (size_t)dn_cuda_conv_window(e);
+    if (f->cut.kernel->fast) {
+        dn_gpu_conv_mma_of(&d->gpu.facts, f, e->fast);
+        e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(e->fast);
+    }
+    danaus_status status = load_functions(d, e);
+    status = status ? status : dn_cuda_conv_constants(d, &e->shape, &e->constants);
+    for (int i = 0; i < GPU_CONV_MMA_PARTS; i++)
+        status =
+            status ? status : dn_cuda_conv_matrices(d, &e->fast[i], &e->matrices[i]);
+    if (status)
+        destroy(&e->base);
+    else
+        *engine = &e->base;
+    return status;
+}
+
+static int takes_few(const conv_engine *engine)
+{
+    const cuda_conv *e = (const cuda_conv *)engine;
+    return e->fast->root && e->fast->few;
+}
+
+static void describe(const conv_engine *engine, conv_cut cut, text *to)
+{
+    const cuda_conv *e = (const cuda_conv *)engine;
+    gpu_conv_shape s;
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS] = { { 0 } };
+    if (cut.kernel->fast)
+        dn_gpu_conv_mma(&e->gpu->facts, cut.n, 1, 0, m);
+    if (m[GPU_CONV_SPLIT].root)
+        dn_text(to, "%d x 16, then ", m[GPU_CONV_SPLIT].root);
+    if (m->root)
+        dn_text(to, "%d x 16 x 16 by matrices", m->root);
+    if (cut.kernel->fast ||
+        !dn_gpu_conv_shape(&e->gpu->facts, e->shape.sums, cut.n, &s))
+        return;
+    for (int l = 0; l < s.passes; l++) {
+        int begins = s.levels > 1 && l == s.level[1].first;
+        dn_text(to, "%s%d", !l ? "" : begins ? ", then " : " x ", s.pass[l].radix);
+    }
+}
+
+/* ---- launches ---- */
+
+cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint)
+{
+    const conv_frame *f = &e->frame;
+    int is_packed = job->pieces != NULL;
+    return (cuda_rows){
+        .length = is_packed ? job->columns : f->length,
+        .batch = is_packed ? 1 : job->batch,
+        .channels = e->p.channels,
+        .windows = is_packed ? job->count : f->windows,
+        .step = f->step,
+        .lead = -dn_conv_span(f, f->length, 0, adjoint).start,
+        .before = adjoint ? f->after : f->before,
+        .after = adjoint ? f->before : f->after,
+        .pieces = job->pieces,
+        .flags = (f->periodic ? PERIODIC : 0) | (adjoint ? ADJOINT : 0) |
+                 (f->fold && !dn_gpu_conv_circle(f) ? FOLD : 0),
+    };
+}
+
+cuda_rows dn_cuda_conv_filter_rows(const cuda_conv *e)
+{
+    int64_t length = 2 * e->shape.n;
+    return (cuda_rows){
+        .length = length,
+        .batch = 1,
+        .channels = e->p.filters,
+        .windows = 1,
+        .step = length,
+    };
+}
+
+danaus_status dn_cuda_conv_transform(
+    cuda_device *d, const cuda_conv *e, cuda_conv_function which,
+    const cuda_transform *t)
+{
+    cuda_transform o = *t;
+    cuda_rows *r = &o.rows;
+    const void *constants = e->constants;
+    conv_few few = { NULL, NULL, { -1, -1, -1 } };
+    if (o.few)
+        few = *o.few;
+    int level = which < CONV_GATED ? functions[e->shape.levels - 1][which].level : 0;
+    int is_gated = o.x_factor || o.y_factor[0] || o.y[1];
+    int groups = (few.group[0] + 1) | (few.group[1] + 1) << 4 | (few.group[2] + 1) << 8;
+    gpu_launch launch =
+        dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
+    if (which == CONV_NORMS)
+        launch = dn_gpu_conv_norms_launch(&e->shape, o.items);
+    if (which >= CONV_FAST) {
+        int is_few, part = part_of((int)which, &is_few);
+        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], is_few, o.items);
+        constants = e->matrices[part];
+        if (e->fast[part].cluster) /* whose points lie in shared memory */
+            o.points = (void *)(uintptr_t)e->matrices[GPU_CONV_SPLIT];
+    }
+    void *last = which >= CONV_FAST ? (void *)&few.k : (void *)&o.norms;
+    void *arguments[] = {
+        &o.x,           &o.x_factor, &o.y[0],     &o.y_factor[0], &o.y[1],
+        &o.y_factor[1], &o.points,   &o.spectrum, &constants,     &o.first,
+        &o.items,       &o.share,    &r->length,  &r->batch,      &r->channels,
+        &r->windows,    &r->step,    &r->lead,    &r->before,     &r->after,
+        &r->pieces,     &r->flags,   last,        &few.bias,      &groups,
+    };
+    return dn_cuda_launch(d, dn_cuda_conv_find(e, which, is_gated), &launch, arguments);
+}
+
+danaus_status dn_cuda_conv_each(
+    cuda_device *d, const cuda_conv *e, cuda_conv_function which, int64_t count,
+    void **arguments)
+{
+    gpu_launch launch = dn_gpu_conv_each(count);
+    return dn_cuda_launch(d, e->function[which], &launch, arguments);
+}
+
+danaus_status dn_cuda_conv_mask(
+    cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum)
+{
+    const conv_box b = e->frame.box;
+    int shift[CONV_AXES], keep[CONV_AXES];
+    int64_t count = filters * e->shape.n;
+    if (!e->frame.sparse)
+        return DANAUS_OK;
+    for (int i = 0; i < CONV_AXES; i++) {
+        shift[i] = b.shift[i];
+        keep[i] = (int)b.keep[i];
+    }
+    void *arguments[] = { &spectrum, &count,   &shift[0], &shift[1], &shift[2],
+                          &shift[3], &keep[0], &keep[1],  &keep[2],  &keep[3] };
+    return dn_cuda_conv_each(d, e, CONV_MASK, count, arguments);
+}
+
+int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items)
+{
+    const gpu_facts *f = &e->gpu->facts;
+    int64_t room = e->fast->root ? 2 * f->l2 : f->memory / CONV_MEMORY_SHARE;
+    return CLAMP(room / bytes, 1, items);
+}
+
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job)
+{
+    int64_t windows = dn_conv_windows_of(&e->frame, job);
+    return e->shape.pair ? CEIL_DIV(windows, 2) : windows;
+}
+
+const conv_backend dn_cuda_conv = {
+    .kernel = kernel_at,
+    .terms = dn_gpu_conv_terms,
+    .work = dn_gpu_conv_work,
+    .prepare = dn_cuda_conv_prepare,
+    .create = create,
+    .destroy = destroy,
+    .takes_few = takes_few,
+    .describe = describe,
+    .run = dn_cuda_conv_run,
+    .scratch_bytes = dn_cuda_conv_scratch_bytes,
+    .few_taps = dn_cuda_few_taps,
+    .few_taps_gradient = dn_cuda_few_taps_gradient,
+    .stream_create = dn_cuda_stream_create,
+    .stream_destroy = dn_cuda_stream_destroy,
+    .stream_reset = dn_cuda_stream_reset,
+    .stream_run = dn_cuda_stream_run,
+};

@@ -1,0 +1,127 @@
+/* Constants of transforms, in a GPU's memory. Plans with equal windows have them together,
+   and they stay as long as a device of the GPU is open, as compiled kernels do: graphs of
+   the caller's may read them after a plan has gone. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/conv/conv.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+struct cuda_constants {
+    cuda_constants *next;
+    gpu_conv_shape shape;
+    gpu_conv_mma mma; /* of matrices; else its root is 0 */
+    void *memory;
+};
+
+/* Windows that are transformed in the same passes have the same constants. */
+static int are_alike(const gpu_conv_shape *a, const gpu_conv_shape *b)
+{
+    int same = a->sums == b->sums && a->n == b->n && a->circle == b->circle &&
+               a->constants == b->constants && a->passes == b->passes;
+    for (int i = 0; same && i < a->passes; i++)
+        same = a->pass[i].radix == b->pass[i].radix &&
+               a->pass[i].constants == b->pass[i].constants;
+    return same;
+}
+
+/* What is to be there. */
+typedef struct wanted {
+    const gpu_conv_shape *shape;
+    const gpu_conv_mma *mma; /* or NULL */
+} wanted;
+
+static int is_it(const cuda_constants *c, const wanted *w)
+{
+    if (w->mma)
+        return c->mma.root && dn_gpu_conv_mma_same(&c->mma, w->mma);
+    return !c->mma.root && are_alike(&c->shape, w->shape);
+}
+
+static const void *find(cuda_gpu *g, const wanted *w)
+{
+    dn_lock(g->lock);
+    const cuda_constants *c = g->constants;
+    while (c && !is_it(c, w))
+        c = c->next;
+    dn_unlock(g->lock);
+    return c ? c->memory : NULL;
+}
+
+static size_t bytes_of(const wanted *w)
+{
+    return w->mma ? (size_t)dn_gpu_conv_mma_bytes(w->mma)
+                  : (size_t)(w->shape->constants * dn_gpu_point(w->shape));
+}
+
+static danaus_status put(cuda_device *d, const wanted *w, void *to)
+{
+    size_t bytes = bytes_of(w);
+    void *made = dn_alloc(bytes);
+    if (!made)
+        return dn_fail_memory(bytes, "the constants of a transform");
+    if (w->mma)
+        dn_gpu_conv_mma_tables(w->mma, made);
+    else
+        dn_gpu_conv_constants(w->shape, made);
+    danaus_status status = d->gpu.base.backend->copy(&d->gpu.base, to, made, bytes);
+    dn_free(made);
+    return status;
+}
+
+static void add(cuda_gpu *g, cuda_constants *c)
+{
+    dn_lock(g->lock);
+    c->next = g->constants;
+    g->constants = c;
+    dn_unlock(g->lock);
+}
+
+/* Threads that make the same at the same time make it twice, which does no harm. */
+static danaus_status get(cuda_device *d, const wanted *w, const void **constants)
+{
+    cuda_gpu *g = d->shared;
+    if ((*constants = find(g, w)))
+        return DANAUS_OK;
+    cuda_constants *c = dn_calloc(1, sizeof *c);
+    if (!c)
+        return dn_fail_memory(sizeof *c, "the constants of a transform");
+    if (w->mma)
+        c->mma = *w->mma;
+    else
+        c->shape = *w->shape;
+    danaus_status status =
+        d->gpu.base.backend->alloc(&d->gpu.base, bytes_of(w), &c->memory);
+    status = status ? status : put(d, w, c->memory);
+    if (status) {
+        if (c->memory)
+            d->gpu.base.backend->free(&d->gpu.base, c->memory);
+        dn_free(c);
+        return status;
+    }
+    add(g, c);
+    *constants = c->memory;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_conv_constants(
+    cuda_device *d, const gpu_conv_shape *s, const void **constants)
+{
+    return get(d, &(wanted){ s, NULL }, constants);
+}
+
+danaus_status dn_cuda_conv_matrices(
+    cuda_device *d, const gpu_conv_mma *m, const void **matrices)
+{
+    return m->root ? get(d, &(wanted){ NULL, m }, matrices) : DANAUS_OK;
+}
+
+void dn_cuda_free_constants(cuda_gpu *g)
+{
+    for (cuda_constants *c = g->constants; c; c = g->constants) {
+        g->constants = c->next;
+        dn_cuda_free(g, c->memory);
+        dn_free(c);
+    }
+}

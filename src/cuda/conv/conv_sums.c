@@ -1,0 +1,257 @@
+/* Gradients of filters on CUDA: sums of spectra over the windows of a filter, in parts that
+   depend on the problem and the GPU's memory alone, and the way back. Groups of filters follow each other, so
+   that scratch does not grow with the filters; of windows of two levels also pieces of the
+   windows of one filter. By tensor cores, where the windows have such sums, a launch makes the
+   parts of a group, and another adds them and brings them in order. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/conv/conv.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+/* Filters and parts of their windows that are summed at once, at least where there are so
+   many: enough for a GPU. */
+#define PARTS 512
+/* Threads of a multiprocessor: some more than have room. */
+#define PLACES 1024
+
+/* How the sums of a job are cut, and where what lies in scratch begins. */
+typedef struct sums_plan {
+    int64_t each; /* windows of a filter */
+    int64_t group, parts, piece, blocks;
+    size_t points, norms, kept, sums, added, windows; /* bytes */
+} sums_plan;
+
+/* Are they made by tensor cores? */
+static int is_fast(const cuda_conv *e) { return e->fast[GPU_CONV_SUMS].root > 0; }
+
+/* Rounds of all members that are looked at, and windows whose time a part takes to be stored
+   and added. */
+#define MOST_ROUNDS 8
+#define PART_COST   2
+
+/* How many parts each filter has, so that `places` members that take parts in turn are at work
+   for the shortest time. */
+static int64_t parts_for(int64_t filters, int64_t each, int64_t places)
+{
+    int64_t best = 1, least = 0;
+    for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++) {
+        int64_t parts = CLAMP(rounds * places / filters, 1, each);
+        int64_t time =
+            CEIL_DIV(filters * parts, places) * (CEIL_DIV(each, parts) + PART_COST);
+        if (!least || time < least) {
+            best = parts;
+            least = time;
+        }
+    }
+    return best;
+}
+
+static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
+{
+    int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
+    int64_t windows = MAX(1, e->gpu->facts.memory / CONV_MEMORY_SHARE / window);
+    int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
+    sums_plan s = { .each =
+                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+    s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
+    s.piece = s.each;
+    s.group = CLAMP(windows / s.parts, 1, filters);
+    s.sums = dn_gpu_aligned(s.group * s.parts * window);
+    s.added = s.windows = dn_gpu_aligned(s.group * window);
+    return s;
+}
+
+static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
+{
+    int two = e->shape.levels > 1;
+    int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
+    int64_t windows = e->gpu->facts.memory / CONV_MEMORY_SHARE / window;
+    const gpu_conv_level *l = &e->shape.level[two];
+    int64_t places = MAX(1, PLACES / l->team) * e->gpu->facts.units;
+    sums_plan s = { .each =
+                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+    s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
+    s.parts = CLAMP(windows, 1, s.parts);
+    s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
+    s.group = windows / MAX(s.parts, two ? s.each : 1);
+    s.group = CLAMP(s.group, 1, filters);
+    if (two) /* few rows of long windows are at work otherwise */
+        s.parts = CLAMP(places / (s.group * l->tiles), 1, s.piece);
+    s.blocks = MIN(s.group * s.parts * l->tiles, places);
+    s.points = two ? dn_gpu_aligned(s.group * s.piece * window) : 0;
+    s.norms = dn_gpu_aligned(s.group * s.piece * dn_cuda_conv_norms(e));
+    s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
+    s.sums = dn_gpu_aligned(s.group * s.parts * window);
+    s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
+    s.windows = dn_gpu_aligned(s.group * window);
+    return s;
+}
+
+static sums_plan plan_for(const cuda_conv *e, const conv_job *job)
+{
+    return is_fast(e) ? plan_fast(e, job) : plan_sums(e, job);
+}
+
+/* The points of windows and their norms, no longer needed when the sums are made, and what comes
+   after. */
+static size_t after_sums(const sums_plan *s)
+{
+    return MAX(2 * s->points + s->norms, s->windows);
+}
+
+size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job)
+{
+    sums_plan s = plan_for(e, job);
+    return after_sums(&s) + s.kept + s.sums + s.added;
+}
+
+/* Windows [from, to) of `filters` filters as points. */
+static danaus_status split(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, range part, char *scratch)
+{
+    const conv_filter_sums *f = &job->filter;
+    cuda_transform t = { .rows = dn_cuda_conv_rows(e, job, 0),
+                         .x = f->x.data,
+                         .x_factor = f->x.factor,
+                         .points = scratch,
+                         .norms = scratch + 2 * s->points,
+                         .share = 1,
+                         .first = first * s->each + part.from,
+                         .items = (filters - 1) * s->each + part.to - part.from };
+    int flags = t.rows.flags;
+    t.rows.flags |= f->x.grouped << GROUPED_X;
+    if (dn_cuda_conv_norms(e))
+        TRY(dn_cuda_conv_transform(d, e, CONV_NORMS, &t));
+    TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
+    t.x = f->dy.data;
+    t.x_factor = f->dy.factor;
+    t.points = scratch + s->points;
+    t.rows.before = t.rows.after = 0;
+    t.rows.flags = flags | CONV_LOWER | f->dy.grouped << GROUPED_X;
+    return dn_cuda_conv_transform(d, e, CONV_SPLIT, &t);
+}
+
+static danaus_status add_windows(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, range part, char *scratch)
+{
+    const conv_filter_sums *f = &job->filter;
+    cuda_rows r = dn_cuda_conv_rows(e, job, 0);
+    int two = e->shape.levels > 1;
+    const void *x = f->x.data, *x_factor = f->x.factor;
+    const void *dy = f->dy.data, *dy_factor = f->dy.factor;
+    void *points = scratch, *dy_points = scratch + s->points;
+    void *kept = scratch + after_sums(s), *sums = (char *)kept + s->kept;
+    const void *constants = e->constants;
+    int64_t parts = s->parts, each = s->each;
+    gpu_launch launch = dn_gpu_conv_launch(&e->shape, two, 1);
+    launch.blocks[0] = s->blocks;
+    launch.threads = e->shape.level[two].team;
+    launch.shared /= e->shape.level[two].members;
+    r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
+    void *arguments[] = { &x,         &x_factor, &dy,         &dy_factor, &points,
+                          &dy_points, &kept,     &sums,       &constants, &first,
+                          &filters,   &parts,    &each,       &part.from, &part.to,
+                          &r.length,  &r.batch,  &r.channels, &r.windows, &r.step,
+                          &r.lead,    &r.before, &r.after,    &r.pieces,  &r.flags };
+    cu_function add = dn_cuda_conv_find(e, CONV_SUMS, x_factor || dy_factor);
+    return dn_cuda_launch(d, add, &launch, arguments);
+}
+
+/* Parts of sums by tensor cores, to one sum for each filter. */
+static danaus_status add_fast(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, void *sums, void *added)
+{
+    const conv_filter_sums *f = &job->filter;
+    cuda_rows r = dn_cuda_conv_rows(e, job, 0);
+    const void *x = f->x.data, *x_factor = f->x.factor;
+    const void *dy = f->dy.data, *dy_factor = f->dy.factor;
+    const void *tables = e->matrices[GPU_CONV_SUMS];
+    int64_t parts = s->parts, each = s->each;
+    gpu_launch launch = dn_gpu_conv_mma_launch(
+        &d->gpu.facts, &e->fast[GPU_CONV_SUMS], 0, filters * parts);
+    r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
+    void *arguments[] = { &x,        &x_factor, &dy,         &dy_factor, &sums,
+                          &tables,   &first,    &filters,    &parts,     &each,
+                          &r.length, &r.batch,  &r.channels, &r.windows, &r.step,
+                          &r.lead,   &r.before, &r.after,    &r.pieces,  &r.flags };
+    TRY(dn_cuda_launch(d, e->function[CONV_FAST + GPU_CONV_SUMS], &launch, arguments));
+    void *order[] = { &sums, &added, &filters, &parts };
+    return dn_cuda_conv_each(d, e, CONV_ORDER, filters * e->shape.n, order);
+}
+
+/* Sums to windows, and these to gradients. */
+static danaus_status take(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, int64_t first,
+    int64_t filters, void *sums, void *windows)
+{
+    const conv_frame *r = &e->frame;
+    int64_t size = dn_size_of(e->shape.sums), taps = r->taps, length = r->length;
+    int64_t n = e->shape.n, positive = MIN(taps, r->before + 1), negative = r->after;
+    int is_periodic = r->periodic, is_folded = r->fold && !e->shape.circle;
+    const conv_filter_sums *f = &job->filter;
+    int is_more = f->is_more;
+    int64_t reach = is_more && !is_periodic ? MIN(taps, MAX(positive, negative)) : taps;
+    char *dk = f->dk, *dk_reverse = f->dk_reverse, *dskip = f->dskip;
+    dk = dk ? dk + first * taps * size : NULL;
+    dk_reverse = dk_reverse ? dk_reverse + first * taps * size : NULL;
+    dskip = dskip ? dskip + first * size : NULL;
+    cuda_transform t = { .rows = dn_cuda_conv_filter_rows(e),
+                         .y = { windows },
+                         .points = sums,
+                         .spectrum = sums,
+                         .items = filters,
+                         .share = 1 };
+    TRY(dn_cuda_conv_mask(d, e, filters, sums));
+    TRY(dn_cuda_conv_transform(d, e, CONV_BACK, &t));
+    if (e->shape.levels > 1)
+        TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_JOIN, &t));
+    void *arguments[] = { &windows,  &dk,          &dk_reverse, &dskip,  &filters,
+                          &n,        &taps,        &reach,      &length, &positive,
+                          &negative, &is_periodic, &is_folded,  &is_more };
+    return dn_cuda_conv_each(d, e, CONV_TAKE, filters * reach, arguments);
+}
+
+/* All windows of some filters, to one sum for each, *made, in scratch. */
+static danaus_status sum_windows(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, char *scratch, void **made)
+{
+    void *sums = scratch + after_sums(s) + s->kept, *added = (char *)sums + s->sums;
+    int64_t parts = s->parts, count = 2 * e->shape.n;
+    *made = parts > 1 || is_fast(e) ? added : sums;
+    if (is_fast(e))
+        return add_fast(d, e, job, s, first, filters, sums, added);
+    for (int64_t from = 0; from < s->each; from += s->piece) {
+        range part = { from, MIN(from + s->piece, s->each) };
+        if (e->shape.levels > 1)
+            TRY(split(d, e, job, s, first, filters, part, scratch));
+        TRY(add_windows(d, e, job, s, first, filters, part, scratch));
+    }
+    void *arguments[] = { &sums, &added, &filters, &parts, &count };
+    if (parts > 1)
+        TRY(dn_cuda_conv_each(d, e, CONV_ADD, filters * count, arguments));
+    return DANAUS_OK;
+}
+
+static danaus_status sum_group(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, char *scratch)
+{
+    void *sums;
+    TRY(sum_windows(d, e, job, s, first, filters, scratch, &sums));
+    return take(d, e, job, first, filters, sums, scratch);
+}
+
+danaus_status dn_cuda_conv_sums(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch)
+{
+    sums_plan s = plan_for(e, job);
+    for (int64_t first = 0; first < e->p.filters; first += s.group)
+        TRY(sum_group(
+            d, e, job, &s, first, MIN(s.group, e->p.filters - first), scratch));
+    return DANAUS_OK;
+}

@@ -1,0 +1,312 @@
+/* The seam of convolutions, and what stands on its two sides.
+
+   src/conv owns what every backend needs: the checks of arguments; how far a kind reaches
+   and the windows that rows are cut into (conv_frame); the choice of a cut by table, model
+   or measurement, its description, and the calibration of the model; the algebra of
+   gradients (conv_job); which numbers sparse spectra keep; what a stream does when.
+   A backend gives kernels, and says what a cut asks of its device:
+
+   member       the CPU                                a GPU
+   kernel       one for each storage type              one for each storage type
+   terms        passes by radix, blocks, the bytes     operations, bytes through shared
+                of each cache                          memory, bytes of memory; built in:
+                                                       facts of the device
+   work         counts these; threads share windows    counts these; 0 where n is too long
+                of few rows                            for two levels
+   create       tables of constants                    constants on the device, functions to
+                                                       launch, all compiled
+   run          a window of a filter a thread;         launches for filters, laid out,
+                each product and each sum over         transformed; for each product one, or
+                windows and threads                    three of two levels: x times its factor
+                                                       is read once, the results times theirs
+                                                       written once; sums in parts
+   scratch      a window and a buffer a thread; of     points between levels, sums; nothing
+                gradients three                        for products of one level
+   few_taps     direct sums, in segments               direct sums, in tiles
+   stream_*     a thread takes channels                direct sums, a segment of taps a thread
+
+   Members may be NULL: what needs them is unsupported on that device. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_DEVICE_CONV_H
+#define DN_DEVICE_CONV_H
+
+#include "base/numbers.h"
+#include "danaus/conv.h"
+#include "device/backend.h"
+
+struct text;
+
+/* Every field is set: filter_length, filters and dtype are never 0; axes and keep are
+   all 0 where whole spectra count. */
+typedef danaus_conv_desc conv_problem;
+
+#define CONV_AXES 4
+
+/* Of plans that ask for none. */
+static inline danaus_conv_accuracy dn_conv_usual_accuracy(danaus_dtype dtype)
+{
+    return dtype == DANAUS_F16 || dtype == DANAUS_BF16 ? DANAUS_CONV_FAST
+                                                       : DANAUS_CONV_ACCURATE;
+}
+
+/* ---- cuts ---- */
+
+/* One of a device's kernels for windows. */
+typedef struct conv_kernel {
+    const char *name; /* "conv.fft.f32"; stable: tuning files use it */
+    danaus_dtype dtype;
+    int unit;       /* a window's n is a multiple of it */
+    int radix;      /* the largest that suits it, where nothing is chosen */
+    int offered[2]; /* largest radices to choose from; 0: no other */
+    int fast;       /* products of 16 bits: for plans that take them */
+} conv_kernel;
+
+/* One way to cut rows: into windows of 2 n numbers, transformed by radices of at most
+   `radix`. */
+typedef struct conv_cut {
+    const conv_kernel *kernel;
+    int64_t n;
+    int radix;
+} conv_cut;
+
+/* The box of frequencies that a sparse spectrum keeps (danaus/conv.h); axes are powers of
+   two. */
+typedef struct conv_box {
+    int shift[CONV_AXES]; /* log2 of the axes */
+    int64_t mask[CONV_AXES], keep[CONV_AXES];
+} conv_box;
+
+/* What a convolution is in numbers: y[t] meets p[t - before] to p[t + after]; and the
+   windows that a row is cut into (src/conv/frame.h). */
+typedef struct conv_frame {
+    int64_t length, taps; /* of a row, of a filter */
+    int64_t before, after;
+    int periodic; /* rows repeat, and filters are folded to the length of a row */
+    int reverse;  /* there are reverse filters, of negative lags */
+    int sparse;   /* spectra are, and keep: */
+    conv_box box;
+    conv_cut cut;
+    int fold; /* the one window of a periodic row as long as n: what its second half has
+                 goes beyond the row and comes back onto the first */
+    int64_t windows, step; /* step: numbers of y of a window */
+    int64_t groups;        /* of channels, in grouped arrays; of others: 1 */
+    int64_t few;           /* taps that products are to take (conv_few); 0: none */
+    int packed;            /* rows are sequences, which begin at any column */
+} conv_frame;
+
+/* ---- the model of costs (docs/conv.md (8)) ---- */
+
+#define CONV_MOST_TERMS 16
+
+/* Constants of the model in tuning tables, for a type of sums. */
+typedef enum tuning_constant {
+    TUNING_WINDOW, /* seconds of a window beyond its passes */
+    TUNING_BLOCK,  /* seconds of a block of a pass beyond its numbers */
+    TUNING_GAMMA,  /* operations a second in passes of radix `of` */
+    TUNING_TAIL,   /* ... in the last steps, inside vectors of `of` lanes */
+    TUNING_OMEGA,  /* bytes a second of cache number `of`; 4: of memory */
+    TUNING_CONSTANTS
+} tuning_constant;
+
+/* What a window has so much of, and what one of it takes. */
+typedef struct conv_term {
+    const char *name; /* for people */
+    tuning_constant constant;
+    int64_t of;
+    double second;
+} conv_term;
+
+/* What a row asks of the device: amounts of all terms; and how much longer few rows take
+   than their share of a device that is full, at least 1. */
+typedef struct conv_work {
+    double amount[CONV_MOST_TERMS];
+    double idle;
+} conv_work;
+
+/* ---- what is run ---- */
+
+/* k[filters][filter_length], of any real type. */
+typedef struct conv_filters {
+    const void *k, *k_reverse, *skip; /* k_reverse, skip: or NULL */
+    danaus_dtype dtype;
+    int on_device; /* they lie in the device's memory, else in the host's */
+} conv_filters;
+
+/* Rows [batch][channels][length] or, of an array that is grouped, those of one group of
+   [batch][groups][channels][length] (conv_frame), to which a pointer points. Bits: */
+enum { CONV_GROUPED_DATA = 1, CONV_GROUPED_FACTOR = 2 };
+
+/* Rows, times those of `factor` if that is not NULL. */
+typedef struct conv_input {
+    const void *data, *factor;
+    int grouped;
+} conv_input;
+
+/* Where results go, times those of `factor` if that is not NULL. */
+typedef struct conv_sink {
+    void *data;
+    const void *factor;
+    int grouped;
+} conv_sink;
+
+#define CONV_MOST_SINKS 2
+
+/* Operands of a product that are made of others where they are read: rows of groups go through
+   filters of few taps, causal. k[groups][channels][taps], bias likewise or NULL, in the type
+   of sums; the groups of x.data, of x.factor and of the factor of the only sink, or -1 for
+   those that are taken as they are. */
+typedef struct conv_few {
+    const void *k, *bias;
+    int group[3];
+} conv_few;
+
+/* For all rows  sink = k (*) x; adjoint: with the conjugate of the spectrum, which is the
+   filter reversed, so that `before` and `after` change places. */
+typedef struct conv_product {
+    int adjoint;
+    conv_input x;
+    int sinks; /* 1 or 2 */
+    conv_sink sink[CONV_MOST_SINKS];
+    const conv_few *few; /* of engines that take it; or NULL */
+} conv_product;
+
+/* dk[s] = sum over the rows of a filter and t of dy[t] x[t - s], dk_reverse[s] that for
+   the lag -1 - s, dskip for 0; each may be NULL. The sums do not depend on threads. */
+typedef struct conv_filter_sums {
+    conv_input x, dy;
+    void *dk, *dk_reverse, *dskip;
+    int is_more; /* to be added to what is there */
+} conv_filter_sums;
+
+/* Window `number` of a sequence, that is of columns offset, ..., offset + length - 1 of
+   every channel. */
+typedef struct conv_piece {
+    int64_t offset, length, number;
+} conv_piece;
+
+/* Products and then sums, in any order or together: of rows [batch][channels][length] or,
+   where there are pieces, of these windows of arrays [channels][columns]. */
+typedef struct conv_job {
+    int64_t batch; /* at least 1 */
+    const conv_piece *pieces;
+    int64_t count, columns; /* of pieces, at least 1 */
+    const void *spectrum;
+    int products;
+    conv_product product[2];
+    int sums; /* nonzero: `filter` is asked for */
+    conv_filter_sums filter;
+} conv_job;
+
+/* Packed sequences, channels first and of batch 1: sequence i is columns offsets[i] to
+   offsets[i + 1] - 1 of every row, offsets[0] is 0, and the last one ends the row. Some may be
+   empty. offsets NULL: rows are one each. They may go when a call returns. */
+typedef struct short_sequences {
+    int64_t count;
+    const int64_t *offsets;
+} short_sequences;
+
+typedef struct short_operands {
+    danaus_short_desc desc; /* dtype is set */
+    int64_t batch;          /* at least 1 */
+    const void *k, *bias;   /* in the type of sums; bias: or NULL */
+    const void *u;
+    void *y;
+    short_sequences packed;
+} short_operands;
+
+typedef struct short_gradient_operands {
+    danaus_short_desc desc; /* dtype is set */
+    int64_t batch;          /* at least 1 */
+    const void *k, *u, *dy; /* k is there for du, u for dk */
+    danaus_short_gradients to;
+    short_sequences packed;
+} short_gradient_operands;
+
+/* What a backend makes of a problem and a cut begins with this. It is immutable. */
+typedef struct conv_engine {
+    size_t filter_bytes; /* of the spectrum of one filter */
+    size_t note_bytes;   /* of each filter, behind the spectra of all; GPUs: 0 */
+    size_t
+        worker_bytes; /* of scratch, for each window that a thread works on; GPUs: 0 */
+} conv_engine;
+
+/* Bytes that the spectra of so many filters take, with their notes. */
+static inline size_t dn_conv_spectra_bytes(const conv_engine *e, int64_t filters)
+{
+    return (size_t)filters * (e->filter_bytes + e->note_bytes);
+}
+
+/* A job or, where there is none, filters to be transformed. */
+typedef struct conv_call {
+    const conv_engine *engine;
+    const conv_job *job;
+    const conv_filters *filters;
+    void *spectrum; /* of the filters */
+} conv_call;
+
+/* ---- streams ---- */
+
+#define STREAM_HEAD        64 /* taps that are summed directly */
+#define STREAM_MOST_LEVELS 5
+
+/* A filter cut by lag: `parts` parts of `block` taps, the first one at the lag `block`. */
+typedef struct stream_level {
+    int64_t block, parts;
+} stream_level;
+
+typedef struct stream_shape {
+    danaus_stream_desc desc; /* every field is set */
+    int levels;
+    stream_level level[STREAM_MOST_LEVELS];
+    int64_t ring; /* numbers of the past, and of sums to come, that have to be kept */
+} stream_shape;
+
+typedef struct stream_engine stream_engine;
+
+struct conv_backend {
+    /* Row number `index` of the device's table; NULL past the last. */
+    const conv_kernel *(*kernel)(const danaus_device *dev, int index);
+    /* Fewer rows than that are planned for by their number. */
+    int64_t few_rows;
+    /* The terms of the model for a kernel, with built-in seconds; returns their number. */
+    int (*terms)(
+        const danaus_device *dev, const conv_kernel *k,
+        conv_term terms[CONV_MOST_TERMS]);
+    /* What a row asks for with the cut of the frame; 0: that cannot be transformed. rows:
+       those that are convolved together if they are few, else 0. It must not depend on
+       the number of threads. */
+    int (*work)(
+        const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work);
+    /* Before several engines are created for one plan: makes together what takes long in
+       that. NULL: nothing does. */
+    danaus_status (*prepare)(
+        danaus_device *dev, int count, const conv_frame *const *frames);
+    danaus_status (*create)(
+        danaus_device *dev, const conv_problem *p, const conv_frame *f,
+        conv_engine **engine);
+    void (*destroy)(conv_engine *engine);
+    /* Whether products take few taps of the frame's number. NULL: they do not. */
+    int (*takes_few)(const conv_engine *engine);
+    /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
+    void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);
+    /* Calls one after the other; without scratch for all of them, none. Jobs and filters
+       on the device are enqueued, wait for nothing and allocate nothing. Pieces of the
+       jobs follow each other in memory, and may go when this returns. */
+    danaus_status (*run)(danaus_device *dev, int count, const conv_call *calls);
+    /* Bytes of scratch that these need; pointers of jobs but `pieces` do not count. */
+    size_t (*scratch_bytes)(danaus_device *dev, int count, const conv_call *calls);
+    danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
+    danaus_status (*few_taps_gradient)(
+        danaus_device *dev, const short_gradient_operands *o);
+    danaus_status (*stream_create)(
+        danaus_device *dev, const stream_shape *shape, const void *k,
+        stream_engine **stream);
+    void (*stream_destroy)(stream_engine *stream);
+    void (*stream_reset)(stream_engine *stream);
+    /* `count` numbers of every channel after `time` numbers, in steps (conv/frame.h). */
+    danaus_status (*stream_run)(
+        danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
+        const void *u, void *y);
+};
+
+#endif

@@ -1,0 +1,126 @@
+/* Convolutions of windows by tensor cores, in 16 bits: texts/conv_mma.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_GPU_CONV_CONV_MMA_H
+#define DN_GPU_CONV_CONV_MMA_H
+
+#include "gpu/conv/conv.h"
+
+/* How windows are multiplied: those of `rows` = 1 row at once, in one launch; of longer ones
+   tiles of 16 columns, and then the rows, which these leave; by the blocks of a cluster in one
+   launch, where these hold all of a window, else in several. */
+typedef struct gpu_conv_mma {
+    int root;          /* 256 root points are multiplied together */
+    int half, pair;    /* of the numbers of signals (texts/conv_window.cuh) */
+    int rows, columns; /* a window as a matrix of points */
+    int tiled;         /* columns of it, else rows */
+    int groups;        /* of arrays that are grouped */
+    int few;           /* taps that rows may go through; 0: none */
+    int odd;           /* rows begin and end anywhere (texts/conv_mma_odd.cuh) */
+    int in_order;      /* and results are stored by way of shared memory */
+    int sparse;        /* of a spectrum, whose box is: */
+    conv_box box;
+    int kept;           /* rows that have frequencies in it */
+    int sums;           /* of gradients of filters (texts/conv_mma_sums.cu) */
+    int warps, members; /* for so many; of them in a block */
+    int cluster;        /* blocks that hold a window; 0: launches do not */
+    int near;           /* tables lie in shared memory */
+    int ahead;          /* what the next task reads comes there meanwhile */
+    int resident;       /* warps of a multiprocessor for which there are registers */
+} gpu_conv_mma;
+
+/* Few taps, at most: of a chunk of four numbers those of the chunk before are enough. */
+#define GPU_CONV_MOST_FEW 5
+
+/* What launches do (texts/conv_mma.cu). */
+typedef enum gpu_conv_mma_part {
+    GPU_CONV_PRODUCT, /* of windows, or of rows of a matrix */
+    GPU_CONV_PEAKS,
+    GPU_CONV_SPLIT, /* its columns */
+    GPU_CONV_JOIN,
+    GPU_CONV_SUMS, /* of spectra, for gradients: of windows that are one row */
+    GPU_CONV_MMA_PARTS
+} gpu_conv_mma_part;
+
+/* Windows of n points, for each part; that of a product alone has others of root 0 but for sums,
+   if they have room, and that of a cluster only columns beside it, to split them. Returns 0 if
+   there is no such thing. */
+int dn_gpu_conv_mma(
+    const gpu_facts *f, int64_t n, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+int dn_gpu_conv_mma_of(
+    const gpu_facts *f, const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* The same for a matrix of 16 r x 256 root points; r = 0: one row. */
+int dn_gpu_conv_mma_matrix(
+    const gpu_facts *f, int r, int root, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* The same of 16 x 256 root points for a cluster, or one block. */
+int dn_gpu_conv_mma_cluster(
+    const gpu_facts *f, int root, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* The groups and the spectrum of a frame, for windows as long as its. */
+void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* Are rows odd, and windows not begun at segments, as rows are packed or as there is no room? */
+int dn_gpu_conv_mma_is_unaligned(const conv_frame *frame);
+
+/* Of `count` least parts of frequencies, a power of two: those that a box keeps some of. */
+int dn_gpu_conv_mma_kept(const conv_box *box, int count);
+
+/* Have they the same tables? */
+int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
+
+/* Bytes of the tables of matrices, of those that a launch looks at (of columns, which have turns
+   of their own, in one direction), and the tables. */
+int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
+int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m);
+void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
+
+/* Is the second half of rows of x zero? Rows of a matrix are whole. */
+static inline int dn_gpu_conv_mma_is_half(const gpu_conv_mma *m)
+{
+    return m->half && !m->pair && (m->rows == 1 || m->tiled);
+}
+
+/* Is the first index done in layers, without matrices (texts/conv_mma_layers.cuh)? */
+static inline int dn_gpu_conv_mma_in_layers(const gpu_conv_mma *m)
+{
+    return m->root <= (m->tiled ? 2 : 8);
+}
+
+/* Bytes of the spectrum of a filter: of every row its numbers and a scale. */
+static inline int64_t dn_gpu_conv_mma_spectrum(const gpu_conv_mma *m)
+{
+    return m->rows * ((int64_t)m->columns * 4 + 16);
+}
+
+/* Has a window points in memory? */
+static inline int dn_gpu_conv_mma_has_points(const gpu_conv_mma *m)
+{
+    return m->rows > 1 && !m->cluster;
+}
+
+/* Bytes of the points of a window, and of what is behind those of all windows. */
+static inline int64_t dn_gpu_conv_mma_points(const gpu_conv_mma *m)
+{
+    return (int64_t)m->kept * m->columns * 4;
+}
+#define GPU_CONV_PEAKS_BYTES 8 /* of a window */
+
+/* few: as many taps are taken by rows, or 0. */
+void dn_gpu_conv_mma_use(
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int few,
+    gpu_use *use);
+/* What texts/conv_spectrum.cu has to know. */
+void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use);
+
+/* How many members are at work at a time. */
+int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m);
+
+/* Launches `items` windows, or parts of sums; few: as above. */
+gpu_launch dn_gpu_conv_mma_launch(
+    const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items);
+
+#endif

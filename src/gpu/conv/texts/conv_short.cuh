@@ -1,0 +1,97 @@
+/* What texts of convolutions of few taps, channels first, have in common.
+
+   An array of rows is one line of pieces of 16 bytes, PER numbers each: wherever rows
+   begin, pieces begin at multiples of PER numbers of the array. With tap s in slot PAD + s
+   number e of a piece p meets in slot s
+
+       number e - s of piece p + ahead,    PER ahead = shift + PAD,  0 <= PAD < PER,
+
+   so that which numbers of pieces meet is known when this is compiled. SLOTS slots are
+   taken at a time: all (TAPS taps), or groups of them, a multiple of PER (TAPS 0). Their
+   window is a piece and the BACK pieces before it.
+
+   PACKED: rows are as long as all columns, and cut into the same sequences, beyond which there
+   are zeros. */
+// SPDX-License-Identifier: Apache-2.0
+#include "simt.h"
+
+#define PER    (16 / (int)sizeof(X))
+#define BACK   ((SLOTS + PER - 2) / PER)
+#define WINDOW ((BACK + 1) * PER)
+#define FAR    (1 << 30)
+
+typedef struct ALIGNED(16) {
+    X v[PER];
+} piece;
+
+FN int is_aligned(const void *x) { return (int64)x % 16 == 0; }
+
+/* A sequence that is not empty: a conv_piece (device/conv.h). */
+typedef struct sequence {
+    int64 offset, length, number;
+} sequence;
+
+/* Which of `count` sequences has a column. */
+FN int64 sequence_of(const sequence *RESTRICT of, int64 count, int64 column)
+{
+    int64 low = 0, high = count - 1;
+    while (low < high) {
+        int64 middle = (low + high + 1) / 2;
+        int is_behind = of[middle].offset > column;
+        low = is_behind ? low : middle;
+        high = is_behind ? middle - 1 : high;
+    }
+    return low;
+}
+
+/* Where a piece begins in a row, or a sequence: so many numbers after its start, which may be
+   less than none, and before its end; FAR, about, if there are more. */
+typedef struct position {
+    int since, left;
+} position;
+
+FN position position_of(int64 t, int64 length)
+{
+    position at;
+    at.since = at_most(t, FAR);
+    at.left = at_most(length - t, FAR);
+    return at;
+}
+
+/* Are these pieces of x[count] aligned, and inside? */
+FN int is_whole(const X *x, int64 p, int64 pieces, int64 count)
+{
+    return is_aligned(x) && p >= 0 && (p + pieces) * PER <= count;
+}
+
+FN void read_pieces(const X *RESTRICT x, int64 p, int pieces, piece *to)
+{
+    UNROLL
+    for (int i = 0; i < pieces; i++)
+        to[i] = *(const piece *)(x + (p + i) * PER);
+}
+
+/* The same of any pieces: zeros outside. */
+FN void read_some(const X *RESTRICT x, int64 p, int pieces, int64 count, piece *to)
+{
+    UNROLL
+    for (int i = 0; i < pieces * PER; i++) {
+        int64 at = p * PER + i;
+        to[i / PER].v[i % PER] = at >= 0 && at < count ? x[at] : (X)0;
+    }
+}
+
+/* Pieces as numbers, the first of which is `off` numbers behind the position; zeros
+   outside of the row, or the sequence. */
+FN void widen(const piece *from, int pieces, position at, int off, S *to)
+{
+    int low = -at.since - off, high = at.left - off;
+    UNROLL
+    for (int i = 0; i < pieces * PER; i++)
+        to[i] = load(from[i / PER].v[i % PER]);
+    if (low > 0 || high < pieces * PER) {
+        UNROLL
+        for (int i = 0; i < pieces * PER; i++)
+            to[i] = i >= low && i < high ? to[i] : zero();
+    }
+}

@@ -1,0 +1,187 @@
+/* Results of conv_mma.cu on their way to rows: numbers, scaled and multiplied with a factor, or
+   points. A lane has four of them at a time. */
+// SPDX-License-Identifier: Apache-2.0
+/* ---- where results go ---- */
+
+/* Where results go. */
+typedef struct sinks {
+    X *y[2];
+    const X *factor[2];
+    few_row few;    /* of factor[0] */
+    int is_plain;   /* aligned, and all numbers are made */
+    int is_aligned; /* to four */
+    scales scale;
+} sinks;
+
+INLINE sinks sinks_of(const work *k, X *y, const X *y_factor, X *y2, const X *y2_factor)
+{
+    sinks s = {};
+    s.y[0] = y + beside(&k->r, &k->w, GROUPED_Y(0));
+    s.y[1] = y2 + beside(&k->r, &k->w, GROUPED_Y(1));
+    s.factor[0] = y_factor + beside(&k->r, &k->w, GROUPED_Y_FACTOR(0));
+    s.factor[1] = y2_factor + beside(&k->r, &k->w, GROUPED_Y_FACTOR(1));
+    return s;
+}
+
+INLINE int is_aligned_sink(const work *k, const X *y, const X *factor)
+{
+    return is_aligned(k, y, 4 * sizeof(X)) &&
+           (!factor || is_aligned(k, factor, 4 * sizeof(X)));
+}
+
+INLINE void align_sinks(const work *k, sinks *s)
+{
+    s->is_aligned = is_aligned_sink(k, s->y[0], s->factor[0]) &&
+                    (!s->y[1] || is_aligned_sink(k, s->y[1], s->factor[1]));
+    s->is_plain = s->is_aligned && is_all(k, k->w.made);
+}
+
+INLINE void put_number(
+    const window *w, const few_row *few, const X *factor, X *y, int64 base, int j,
+    float v)
+{
+    if (is_in(w->made, j))
+        y[base + j] = store(factor ? v * read_number(w, few, factor + base + j, j) : v);
+}
+
+/* Four numbers, aligned. */
+INLINE void load_four(const X *from, float v[4])
+{
+    if (sizeof(X) == 4) {
+        float4 words = *(const float4 *)from;
+        v[0] = words.x, v[1] = words.y, v[2] = words.z, v[3] = words.w;
+    } else {
+        uint2 words = *(const uint2 *)from;
+        v[0] = load((X)words.x), v[1] = load((X)(words.x >> 16));
+        v[2] = load((X)words.y), v[3] = load((X)(words.y >> 16));
+    }
+}
+
+/* The same of a factor's from j on, which go through few taps. */
+INLINE void read_four(const work *k, const few_row *f, const X *from, int j, float v[4])
+{
+    float before[4];
+    load_four(from, v);
+    if (!TAPS || !f->is_on)
+        return;
+    if (is_in(k->w.row, j - 4))
+        load_four(from - 4, before);
+    else
+        UNROLL for (int n = 0; n < 4; n++) before[n] =
+            is_in(k->w.row, j - 4 + n) ? load(from[n - 4]) : 0;
+    make_numbers(f, before, 4, v);
+}
+
+INLINE void put_plain(
+    const work *k, const few_row *few, X *to, const X *factor, int j, const float v[4])
+{
+    float of[4], by[4];
+    if (factor)
+        read_four(k, few, factor, j, by);
+    UNROLL for (int n = 0; n < 4; n++) of[n] = factor ? v[n] * by[n] : v[n];
+    if (sizeof(X) == 2) {
+        uint2 words = { stored_pair(of[0], of[1]), stored_pair(of[2], of[3]) };
+        store64(to, words);
+    } else {
+        store128(
+            to, make_uint4(
+                    __float_as_uint(of[0]), __float_as_uint(of[1]),
+                    __float_as_uint(of[2]), __float_as_uint(of[3])));
+    }
+}
+
+/* True if this launch makes some of the numbers from, ..., end - 1 of a window. */
+INLINE int is_some_made(const work *k, int from, int end)
+{
+    return from < end_of(k->w.made) && end > k->w.made.from;
+}
+
+/* The same of `count` rows of D from row r on, as far as can be said of all threads. */
+INLINE int is_row_made(const work *k, int r, int count)
+{
+    const int size = 16 * (TILED ? COLUMNS : 16);
+    return STORE || HALF || PAIR || is_some_made(k, r * size, (r + count) * size);
+}
+
+/* Four numbers, scaled, of results number n. */
+INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const float v[4])
+{
+    int j = number_in_window(k, a);
+    int64 base = base_of(k, a.part);
+    X *y = n ? s->y[1] : s->y[0];
+    const X *factor = n ? s->factor[1] : s->factor[0];
+    if (!y || !is_row(k, a.part))
+        return;
+    few_row few = s->few;
+    few.is_on = few.is_on && !n;
+    if (s->is_plain || ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) &&
+                        is_in(k->w.made, j + 3))) {
+        put_plain(k, &few, y + base + j, factor ? factor + base + j : 0, j, v);
+        return;
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+        put_number(&k->w, &few, factor, y, base, j + i, v[i]);
+}
+
+/* For both results; of numbers of 32 bits through few taps one by one, for want of registers;
+   of columns that would take more of them. */
+#undef RESULTS
+#if IS_WIDE && TAPS && !TILED
+#define RESULTS ROLL
+#else
+#define RESULTS UNROLL
+#endif
+
+/* Four numbers of the results. */
+INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
+{
+    int j = number_in_window(k, a);
+    if (ODD && !is_some_made(k, j, j + 4))
+        return;
+    UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
+    RESULTS for (int n = 0; n < 2; n++) put_four_of(k, s, n, a, v);
+}
+
+/* Lanes have two pairs of 16 columns, 8 apart, and make four that follow each other with the
+   lane beside: even ones of the first pairs, odd ones of the second. Of the same number, or
+   word, of both pairs: what becomes of the lower two of the four, and of the upper two. */
+INLINE uint2 with_beside(const work *k, u32 first, u32 second)
+{
+    int odd = k->lane % 2;
+    u32 other = __shfl_xor_sync(~0u, pick(odd, second, first), 1);
+    uint2 v = { pick(odd, first, other), pick(odd, other, second) };
+    return v;
+}
+
+/* Where these are. */
+INLINE spot beside(const work *k, spot a)
+{
+    a.j = k->lane % 2 * 8 + k->lane % 4 / 2 * 4;
+    return a;
+}
+
+/* 16 columns of a row of results, of the two that lanes have after a product; or none. */
+INLINE void put_points(const work *k, spot a, const float v[2][4], int row, int wanted)
+{
+    u32 first = pack_pair(v[0][2 * row], v[0][2 * row + 1]);
+    u32 second = pack_pair(v[1][2 * row], v[1][2 * row + 1]);
+    uint2 words = with_beside(k, first, second);
+    a = beside(k, a);
+    if (wanted)
+        put_four_points(k, row_of_point(k, a), a.part, column_of_point(k, a), words);
+}
+
+INLINE void put_numbers(
+    const work *k, const sinks *s, spot a, const float v[2][4], int row, int wanted)
+{
+    float to[4];
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        float first = v[0][2 * row + i], second = v[1][2 * row + i];
+        uint2 two = with_beside(k, __float_as_uint(first), __float_as_uint(second));
+        to[i] = __uint_as_float(two.x);
+        to[2 + i] = __uint_as_float(two.y);
+    }
+    if (wanted)
+        put_four(k, s, beside(k, a), to);
+}

@@ -1,0 +1,160 @@
+/* Softmax attention: for each sequence and head
+
+       y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(head)) v[s],
+
+   heads being slices of `head` numbers of rows [rows][width]. HEAD is head, rounded up to
+   a multiple of COLUMNS.
+
+   A block makes QUERIES rows of y for one head. KEYS rows of k are scored at a time; what
+   was summed before is scaled down whenever a greater score comes (Milakov, Gimelshein,
+   arXiv 1805.02867), so that nothing but tiles is kept. A thread scores ROWS queries with
+   two keys, then sums for ROWS queries HEAD / COLUMNS numbers of y. */
+// SPDX-License-Identifier: Apache-2.0
+#define THREADS  128
+#define RESIDENT (HEAD > 128 ? 2 : 4)
+#include "simt.h"
+
+#include "nn_job.cuh"
+
+#define QUERIES 32
+#define KEYS    32
+#define ROWS    4
+#define COLUMNS (THREADS / (QUERIES / ROWS)) /* threads that share rows of y */
+#define OWN     (HEAD / COLUMNS)
+#define LINE    (HEAD + 4)
+#define NONE    (-3.0e38f)
+
+typedef struct ALIGNED(16) {
+    S v[4];
+} four;
+
+/* `rows` rows of a head to lines of HEAD, all that is beyond them zero. */
+FN void read_tile(
+    const X *RESTRICT x, int64 first, int64 rows, int64 width, int head, S *to)
+{
+    ROLL for (int i = THREAD; i < KEYS * HEAD; i += THREADS)
+    {
+        int r = i / HEAD, c = i % HEAD;
+        S v = 0;
+        if (first + r < rows && c < head)
+            v = load(x[(first + r) * width + c]);
+        to[r * LINE + c] = v;
+    }
+}
+
+/* p[query][key] of ROWS queries and the keys `key` and `key + COLUMNS`. */
+FN void score(const S *q, const S *k, int query, int key, int keys, S scale, S *p)
+{
+    S sum[ROWS][2] = { { 0 } };
+    ROLL for (int c = 0; c < HEAD; c += 4)
+    {
+        four b[2];
+        b[0] = *(const four *)(k + key * LINE + c);
+        b[1] = *(const four *)(k + (key + COLUMNS) * LINE + c);
+        UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            four a = *(const four *)(q + (query + r) * LINE + c);
+            UNROLL
+            for (int e = 0; e < 4; e++) {
+                sum[r][0] = multiply_add(a.v[e], b[0].v[e], sum[r][0]);
+                sum[r][1] = multiply_add(a.v[e], b[1].v[e], sum[r][1]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        p[(query + r) * KEYS + key] = key < keys ? sum[r][0] * scale : NONE;
+        p[(query + r) * KEYS + key + COLUMNS] =
+            key + COLUMNS < keys ? sum[r][1] * scale : NONE;
+    }
+}
+
+FN S larger(S a, S b) { return a > b ? a : b; }
+
+/* State of a query. Four threads share it; each takes a quarter of the keys. */
+typedef struct query {
+    S most, sum; /* of scores, and of exp(score - most) */
+} query;
+
+KERNEL attention(TABLE(job) t)
+{
+    SHARED(S, shared);
+    S *q = shared, *k = q + QUERIES * LINE, *p = k + KEYS * LINE; /* k, and then v */
+    LOCAL S some[QUERIES][4], scaled[QUERIES];
+    const job *j = WHOLE(t);
+    const X *queries = (const X *)j->in[0], *keys_of = (const X *)j->in[1];
+    const X *values = (const X *)j->in[2];
+    int64 width = j->size[1];
+    int heads = (int)j->size[2], head = (int)(width / heads);
+    int64 tile = BLOCK / heads, s = 0, length = j->offset[1] - j->offset[0];
+    ROLL while (tile >= (length + QUERIES - 1) / QUERIES)
+    {
+        tile -= (length + QUERIES - 1) / QUERIES;
+        s++;
+        length = j->offset[s + 1] - j->offset[s];
+    }
+    int64 from = j->offset[s] * width + BLOCK % heads * head, first = tile * QUERIES;
+    int row = THREAD / 4, quarter = THREAD % 4;
+    int rows = THREAD / COLUMNS * ROWS, column = THREAD % COLUMNS;
+    S own[ROWS][OWN] = { { 0 } };
+    query of = { NONE, 0 };
+    read_tile(queries + from, first, length, width, head, q);
+    ROLL for (int64 at = 0; at < length; at += KEYS)
+    {
+        int keys = length - at < KEYS ? (int)(length - at) : KEYS;
+        read_tile(keys_of + from, at, length, width, head, k);
+        BARRIER();
+        score(q, k, rows, column, keys, j->number[0], p);
+        BARRIER();
+        read_tile(values + from, at, length, width, head, k);
+        S *mine = p + row * KEYS + quarter * (KEYS / 4), most = NONE, sum = 0;
+        UNROLL
+        for (int i = 0; i < KEYS / 4; i++)
+            most = larger(most, mine[i]);
+        some[row][quarter] = most;
+        BARRIER();
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            most = larger(most, some[row][i]);
+        most = larger(most, of.most);
+        S less = EXP(of.most - most);
+        UNROLL
+        for (int i = 0; i < KEYS / 4; i++) {
+            mine[i] = EXP(mine[i] - most);
+            sum += mine[i];
+        }
+        of.most = most;
+        of.sum = of.sum * less + sum; /* of a quarter */
+        if (quarter == 0)
+            scaled[row] = less;
+        BARRIER();
+        UNROLL
+        for (int r = 0; r < ROWS; r++)
+            UNROLL
+        for (int c = 0; c < OWN; c++)
+            own[r][c] *= scaled[rows + r];
+        ROLL for (int n = 0; n < KEYS; n++)
+        {
+            UNROLL
+            for (int c = 0; c < OWN; c++) {
+                S v = k[n * LINE + column + c * COLUMNS];
+                UNROLL
+                for (int r = 0; r < ROWS; r++)
+                    own[r][c] = multiply_add(p[(rows + r) * KEYS + n], v, own[r][c]);
+            }
+        }
+        BARRIER();
+    }
+    some[row][quarter] = of.sum;
+    BARRIER();
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        const S *parts = some[rows + r];
+        S sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+        X *y = (X *)j->out[0] + from + (first + rows + r) * width;
+        UNROLL
+        for (int c = 0; c < OWN; c++)
+            if (first + rows + r < length && column + c * COLUMNS < head)
+                y[column + c * COLUMNS] = store(own[r][c] / sum);
+    }
+}

@@ -1,0 +1,195 @@
+/* Softmax attention (nn_attention.cu) in 16 bits, by tensor cores from compute capability 8.0
+   on. HEAD is the numbers of a head, rounded up to a multiple of 16, at most 128.
+
+   A block makes QUERIES rows of y for one head, a warp 16 of them, KEYS rows of k and v at a
+   time while the next ones are on their way. The results of a product are, in the registers
+   of a warp, the left operand of the next one: weights exp(score - most), rounded to the type
+   of rows; what they are divided by in the end is the sum of those that are not rounded. */
+// SPDX-License-Identifier: Apache-2.0
+#include "pieces.cuh"
+
+typedef i64 int64;
+typedef float S;
+#include "nn_table.cuh"
+
+#define THREADS 128
+#define QUERIES 64
+#define KEYS    64
+#define PITCH   (2 * HEAD + 16) /* bytes of a row in shared memory */
+#define TILE    (KEYS * PITCH)
+#define NONE    (-3.0e38f)
+
+/* KEYS rows of a head to shared memory; what is beyond them is zero. */
+INLINE void fetch(const u16 *x, i64 first, i64 rows, i64 width, int head, u32 to)
+{
+    int together = width_of(x, 2 * width);
+#pragma unroll 1
+    for (int i = 0; i < HEAD / 16; i++) {
+        int piece = i * THREADS + threadIdx.x;
+        int row = piece / (HEAD / 8), column = piece % (HEAD / 8) * 8;
+        i64 valid = first + row < rows ? 2 * (head - column) : 0;
+        load_piece<16>(
+            to + row * PITCH + 2 * column, x + (valid ? (first + row) * width + column : 0),
+            valid, together);
+    }
+}
+
+/* scores[n] of 16 queries with keys 8 n to 8 n + 7; those of keys that are none are NONE. */
+INLINE void score(float scores[KEYS / 8][4], const u32 q[HEAD / 16][4], u32 k, i64 keys)
+{
+    int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    clear<KEYS / 8 * 4>(scores[0]);
+#pragma unroll
+    for (int c = 0; c < HEAD / 16; c++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n += 2) {
+            u32 pair[4];
+            load_matrices(pair, k + (8 * n + row) * PITCH + 32 * c + lane / 8 % 2 * 16);
+            mma16(scores[n], q[c], pair[0], pair[1]);
+            mma16(scores[n + 1], q[c], pair[2], pair[3]);
+        }
+    if (keys < KEYS)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (8 * n + lane % 4 * 2 + e % 2 >= keys)
+                    scores[n][e] = NONE;
+}
+
+/* The largest v among the four lanes that share a row. */
+INLINE float largest_of_row(float v)
+{
+#pragma unroll
+    for (int bits = 1; bits < 4; bits *= 2) {
+        u32 other = __shfl_xor_sync(0xffffffff, __float_as_uint(v), bits);
+        v = fmaxf(v, __uint_as_float(other));
+    }
+    return v;
+}
+
+INLINE float sum_of_row(float v)
+{
+#pragma unroll
+    for (int bits = 1; bits < 4; bits *= 2)
+        v += __uint_as_float(__shfl_xor_sync(0xffffffff, __float_as_uint(v), bits));
+    return v;
+}
+
+/* What a lane knows of two rows, 8 apart: sums of weights are of its columns alone. */
+typedef struct rows {
+    float most[2], sum[2], y[HEAD / 8][4];
+} rows;
+
+/* From scores to weights, of which the largest until now is 1; what was summed shrinks.
+   `scale` makes scores powers of two. */
+INLINE void weigh(rows *of, float scores[KEYS / 8][4], float scale)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float most = scores[0][2 * r], sum = 0;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+            most = fmaxf(most, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+        most = fmaxf(of->most[r], largest_of_row(most) * scale);
+        float less = near_exp2(of->most[r] - most);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 2 * r; e < 2 * r + 2; e++)
+                sum += scores[n][e] = near_exp2(fmaf(scores[n][e], scale, -most));
+        of->most[r] = most;
+        of->sum[r] = of->sum[r] * less + sum;
+#pragma unroll
+        for (int n = 0; n < HEAD / 8; n++)
+            of->y[n][2 * r] *= less, of->y[n][2 * r + 1] *= less;
+    }
+}
+
+INLINE void add_values(rows *of, const float weights[KEYS / 8][4], u32 v)
+{
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        const float *near = weights[2 * k], *far = weights[2 * k + 1];
+        const u32 left[4] = { pack_pair(near[0], near[1]), pack_pair(near[2], near[3]),
+                              pack_pair(far[0], far[1]), pack_pair(far[2], far[3]) };
+#pragma unroll
+        for (int n = 0; n < HEAD / 8; n += 2) {
+            u32 pair[4];
+            load_matrices_turned(
+                pair, v + (16 * k + lane % 16) * PITCH + 16 * n + lane / 16 * 16);
+            mma16(of->y[n], left, pair[0], pair[1]);
+            mma16(of->y[n + 1], left, pair[2], pair[3]);
+        }
+    }
+}
+
+/* Stores rows `first` and first + 8, if they exist. */
+INLINE void store_rows(const rows *of, u16 *y, i64 first, i64 length, i64 width, int head)
+{
+    int together = width_of(y, 2 * width), column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        i64 row = first + 8 * r;
+        float part = 1 / sum_of_row(of->sum[r]);
+#pragma unroll
+        for (int n = 0; n < HEAD / 8; n++) {
+            u32 pair = pack_pair(of->y[n][2 * r] * part, of->y[n][2 * r + 1] * part);
+            i64 valid = row < length ? 2 * (head - 8 * n - column) : 0;
+            store_piece<4>(
+                y + row * width + 8 * n + column, make_uint4(pair, 0, 0, 0), valid,
+                together);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
+    attention(const __grid_constant__ job j)
+{
+    extern __shared__ u8 memory[];
+    u32 tiles = shared_address(memory);
+    i64 width = j.size[1], s = 0, length = j.offset[1] - j.offset[0];
+    int heads = (int)j.size[2], head = (int)(width / heads), lane = threadIdx.x % 32;
+    i64 tile = blockIdx.x / heads;
+#pragma unroll 1
+    while (tile >= (length + QUERIES - 1) / QUERIES) {
+        tile -= (length + QUERIES - 1) / QUERIES;
+        s++;
+        length = j.offset[s + 1] - j.offset[s];
+    }
+    i64 from = j.offset[s] * width + blockIdx.x % heads * head;
+    const u16 *queries = (const u16 *)j.in[0] + from;
+    const u16 *keys = (const u16 *)j.in[1] + from, *values = (const u16 *)j.in[2] + from;
+    i64 first = tile * QUERIES;
+    int row = threadIdx.x / 32 * 16; /* of a warp */
+    u32 q[HEAD / 16][4];
+    fetch(queries, first, length, width, head, tiles + 2 * TILE);
+    fetch(keys, 0, length, width, head, tiles);
+    fetch(values, 0, length, width, head, tiles + TILE);
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < HEAD / 16; c++)
+        load_matrices(
+            q[c], tiles + 2 * TILE + (row + lane % 16) * PITCH + 32 * c + lane / 16 * 16);
+    rows of = { { NONE, NONE } };
+    int now = 0;
+#pragma unroll 1
+    for (i64 at = 0; at < length; at += KEYS, now = 2 * TILE - now) {
+        float weights[KEYS / 8][4];
+        copy_wait<0>();
+        __syncthreads();
+        if (at + KEYS < length) {
+            u32 to = tiles + 2 * TILE - now;
+            fetch(keys, at + KEYS, length, width, head, to);
+            fetch(values, at + KEYS, length, width, head, to + TILE);
+            copy_commit();
+        }
+        score(weights, q, tiles + now, length - at);
+        weigh(&of, weights, j.number[0] * 1.44269504f);
+        add_values(&of, weights, tiles + now + TILE);
+    }
+    store_rows(&of, (u16 *)j.out[0] + from, first + row + lane / 4, length, width, head);
+}

@@ -1,0 +1,16 @@
+/* The table of texts for models' operations: src/cuda/nn.c fills it. What in[] and out[] point
+   to is numbers of rows or of sums, as device/nn.h says. */
+// SPDX-License-Identifier: Apache-2.0
+#define MOST_SEQUENCES 239
+
+typedef struct job {
+    const void *in[4];
+    void *out[2];
+    const int *ids[2];
+    int64 size[5];
+    S number[2];
+    int choice[2];
+    int64 sequences;
+    int64 offset
+        [MOST_SEQUENCES + 1]; /* sequence i is rows offset[i] to offset[i + 1] - 1 */
+} job;

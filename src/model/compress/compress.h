@@ -1,0 +1,36 @@
+/* Linear layers replaced by such of lower rank, for models of every architecture. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_COMPRESS_COMPRESS_H
+#define DN_MODEL_COMPRESS_COMPRESS_H
+
+#include "model/arch.h"
+#include "model/compress/fit.h"
+#include "model/compress/samples.h"
+
+/* As danaus_model_compress(), by what the layers are seen to read; without samples by their
+   weights alone. Layers that are no dense matrices stay as they are. */
+danaus_status dn_compress(
+    danaus_model *model, danaus_device *device, const samples *s,
+    const danaus_model_compression *how);
+
+/* matches[linears]: whether the name of a layer matches a regular expression; NULL: all do.
+   That none does is DANAUS_ERR_ARGUMENT. */
+danaus_status dn_match_layers(
+    const danaus_model *model, const char *expression, int *matches);
+
+/* Makes the choices of layer `number`; where it leaves them as they are the layer takes no
+   part. */
+typedef danaus_status choices_maker(void *user, int number, choices *c);
+
+/* Shares out the model's share of the weights of all layers that take part (dn_share_out()).
+   *ranks[linears], to be freed, are what they are fitted with; 0: all weights. */
+danaus_status dn_find_budgets(
+    const danaus_model *model, double share, choices_maker *list, void *user,
+    int64_t **ranks);
+
+double dn_ridge_of(const danaus_model_compression *how);
+
+/* Calls the caller's function; DANAUS_ERR_CANCELLED: it gives up. */
+danaus_status dn_compression_report(const danaus_model_compression *how, double done);
+
+#endif

@@ -1,0 +1,62 @@
+/* What is there while a model is compressed layer by layer (compress.c). */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_COMPRESS_PIECES_H
+#define DN_MODEL_COMPRESS_PIECES_H
+
+#include "model/compress/compress.h"
+#include "model/compress/outer.h"
+
+struct work;
+
+/* A layer, and sums over the rows that it reads in the dense model. */
+typedef struct piece {
+    watcher watcher; /* which adds to the sums; the first field */
+    struct work *work;
+    linear *layer; /* of the model; NULL: it stays as it is */
+    linear other;  /* what takes its place, or, while that runs, the layer */
+    double *weight, *bias, *x, *xx; /* [M][N], [M], [N], [N][N], in one block */
+    int64_t *seen;                  /* rows of each batch */
+    int64_t rows;                   /* of all */
+} piece;
+
+/* Rows of a batch that a layer reads; it stops the model when it has all of them. */
+typedef struct recorder {
+    watcher watcher; /* the first field */
+    float *x;
+    int64_t rows, wanted;
+    size_t room; /* bytes */
+} recorder;
+
+typedef struct work {
+    danaus_model *model;
+    danaus_device *device;
+    const samples *samples;
+    const danaus_model_compression *how;
+    piece *pieces; /* of each layer */
+    int count;
+    int64_t *ranks; /* to be fitted; 0: all weights */
+    int64_t batch;  /* that runs */
+    outer *outers;  /* for rows of some width each */
+    int outers_made;
+    recorder dense, here;
+    float *wanted, *found; /* outputs of the first batch */
+} work;
+
+/* The caller has set the model, device, samples and description. */
+danaus_status dn_pieces_open(work *w);
+void dn_pieces_close(work *w);
+
+/* Puts a layer in the place of what is fitted, or back; of all layers: where there is one. */
+void dn_piece_swap(piece *p);
+void dn_pieces_swap(work *w);
+
+danaus_status dn_pieces_outer(work *w, int64_t cols, outer **found);
+
+/* Runs the dense model on all samples: sums and rows of all pieces. Without samples rows are
+   independent numbers of size 1. */
+danaus_status dn_pieces_watch(work *w);
+
+/* The rows that a piece reads in a batch, in the model as it is. */
+danaus_status dn_piece_record(work *w, piece *p, int64_t first, recorder *to);
+
+#endif

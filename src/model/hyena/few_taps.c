@@ -1,0 +1,67 @@
+/* Filters of few taps. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/hyena/few_taps.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <stdio.h>
+
+/* k[s][i] = weight[i][0][taps - 1 - s] */
+static danaus_status turn_taps(few_taps *f, binder *b, const danaus_tensor *weight)
+{
+    int64_t count = f->width * f->taps;
+    void *memory;
+    TRY(dn_blocks_add(b->copies, count * (int64_t)sizeof(float), &memory));
+    if (b->copies->outline)
+        return DANAUS_OK;
+    float *given = dn_alloc(2 * (size_t)count * sizeof *given);
+    if (!given)
+        return dn_fail_memory((size_t)count * sizeof *given, "taps");
+    float *turned = given + count;
+    dn_convert(weight->dtype, weight->data, DANAUS_F32, given, count);
+    for (int64_t i = 0; i < f->width; i++)
+        for (int64_t s = 0; s < f->taps; s++)
+            turned[s * f->width + i] = given[i * f->taps + f->taps - 1 - s];
+    danaus_status status =
+        dn_put_numbers(b->device, DANAUS_F32, turned, DANAUS_F32, memory, count);
+    dn_free(given);
+    f->k = memory;
+    return status;
+}
+
+danaus_status dn_few_taps_bind(
+    few_taps *f, binder *b, const char *name, int64_t width, int64_t taps)
+{
+    char path[256];
+    const float *found;
+    danaus_tensor t;
+    *f = (few_taps){ .width = width, .taps = taps, .dtype = b->dtype };
+    snprintf(path, sizeof path, "%s.bias", name);
+    TRY(dn_bind(b, path, 1, &width, &f->shift));
+    snprintf(path, sizeof path, "%s.weight", name);
+    TRY(dn_bind(b, path, 3, (const int64_t[]){ width, 1, taps }, &found));
+    if (!found)
+        return DANAUS_OK;
+    dn_binder_find(b, path, &t);
+    return turn_taps(f, b, &t);
+}
+
+danaus_status dn_few_taps_run(
+    const few_taps *f, danaus_device *device, const nn_sequences *sequences,
+    int64_t first, int64_t rows, const void *x, void *y, int64_t stride)
+{
+    return device->backend->nn->few_taps(
+        device, &(nn_short){ .sequences = *sequences,
+                             .first = first,
+                             .rows = rows,
+                             .width = f->width,
+                             .taps = f->taps,
+                             .stride = stride,
+                             .x = x,
+                             .k = f->k,
+                             .shift = f->shift,
+                             .y = y,
+                             .dtype = f->dtype });
+}
