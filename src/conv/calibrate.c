@@ -41,18 +41,18 @@ typedef struct sample {
     double seconds; /* of a row */
 } sample;
 
-typedef struct calibration {
+typedef struct conv_calibration {
     danaus_device *dev;
     const conv_kernel *kernel;
     int terms;
     sample samples[MOST_WINDOWS];
     int count;
-} calibration;
+} conv_calibration;
 
 /* ---- what is measured ---- */
 
 /* Rows that are one window of which a half is zeros or, full, several windows. */
-static void add_sample(calibration *c, int64_t n, int radix, int full)
+static void add_sample(conv_calibration *c, int64_t n, int radix, int full)
 {
     sample s = { .seconds = INFINITY };
     s.p = (conv_problem){
@@ -70,7 +70,7 @@ static void add_sample(calibration *c, int64_t n, int radix, int full)
 }
 
 /* Six lengths an octave, that have all radices. */
-static void choose_samples(calibration *c, int64_t cache)
+static void choose_samples(conv_calibration *c, int64_t cache)
 {
     static const int eighths[] = { 8, 9, 10, 12, 14, 15 };
     int64_t unit = c->kernel->unit;
@@ -88,7 +88,7 @@ static void choose_samples(calibration *c, int64_t cache)
         }
 }
 
-static danaus_status time_sample(const calibration *c, sample *s)
+static danaus_status time_sample(const conv_calibration *c, sample *s)
 {
     conv_trial trial;
     double seconds;
@@ -107,7 +107,7 @@ static danaus_status time_sample(const calibration *c, sample *s)
 
 /* The constant j that is best for the others, above its least value. */
 static double best_constant(
-    const calibration *c, const double *units, const double *built, int j)
+    const conv_calibration *c, const double *units, const double *built, int j)
 {
     double above = HOLD / built[j], below = HOLD / (built[j] * built[j]);
     for (int i = 0; i < c->count; i++) {
@@ -122,7 +122,7 @@ static double best_constant(
 }
 
 /* What is built in, times one factor that suits this machine. */
-static void scale(const calibration *c, double built[CONV_MOST_TERMS])
+static void scale(const conv_calibration *c, double built[CONV_MOST_TERMS])
 {
     double logs = 0;
     for (int i = 0; i < c->count; i++) {
@@ -135,7 +135,7 @@ static void scale(const calibration *c, double built[CONV_MOST_TERMS])
         built[j] *= exp(logs / c->count);
 }
 
-static void fit(const calibration *c, conv_model *model)
+static void fit(const conv_calibration *c, conv_model *model)
 {
     double built[CONV_MOST_TERMS], units[CONV_MOST_TERMS];
     for (int j = 0; j < c->terms; j++)
@@ -172,7 +172,7 @@ static danaus_status calibrate_kernel(
 {
     danaus_device_info info;
     TRY(danaus_device_describe(dev, &info));
-    calibration *c = dn_calloc(1, sizeof *c);
+    conv_calibration *c = dn_calloc(1, sizeof *c);
     if (!c)
         return dn_fail_memory(sizeof *c, "times of windows");
     *model = dn_conv_model(dev, k);

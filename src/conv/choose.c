@@ -18,13 +18,13 @@
 #define WORTHWHILE 0.98
 
 /* What is being chosen, and for what. */
-typedef struct search {
+typedef struct cut_search {
     danaus_device *dev;
     const conv_problem *p;
     int64_t rows;     /* that are convolved together, if few */
     conv_frame reach; /* no cut yet */
     conv_choice *choice;
-} search;
+} cut_search;
 
 const conv_kernel *dn_conv_next_kernel(
     const danaus_device *dev, danaus_dtype dtype, int *index)
@@ -48,7 +48,7 @@ danaus_conv_accuracy dn_conv_accuracy(const danaus_device *dev, const conv_probl
 
 /* The longest n that is looked at: one window may have a row and what meets it, or be zero, or
    not there, from n on. */
-static int64_t longest(const search *s, int64_t unit)
+static int64_t longest(const cut_search *s, int64_t unit)
 {
     const conv_frame *f = &s->reach;
     int64_t n = MAX((f->length + f->before + f->after) / 2 + 1, f->length);
@@ -56,7 +56,7 @@ static int64_t longest(const search *s, int64_t unit)
 }
 
 /* Whether rows can be cut so, and what that asks for. */
-static int can_cut(const search *s, conv_cut cut, conv_frame *f, conv_work *work)
+static int can_cut(const cut_search *s, conv_cut cut, conv_frame *f, conv_work *work)
 {
     if (cut.n % cut.kernel->unit || !dn_conv_windows(&s->reach, cut.n) ||
         (cut.kernel->fast && s->p->accuracy != DANAUS_CONV_FAST))
@@ -65,7 +65,7 @@ static int can_cut(const search *s, conv_cut cut, conv_frame *f, conv_work *work
     return s->dev->backend->conv->work(s->dev, f, s->rows, work);
 }
 
-static void use(const search *s, conv_cut cut, double cost)
+static void use(const cut_search *s, conv_cut cut, double cost)
 {
     conv_choice *c = s->choice;
     c->model = dn_conv_model(s->dev, cut.kernel);
@@ -121,7 +121,7 @@ static void keep(conv_candidates *list, conv_candidate c)
 }
 
 /* Offers n in all radices that the kernel has; those that make no difference once. */
-static void consider(const search *s, const conv_model *model, conv_cut cut)
+static void consider(const cut_search *s, const conv_model *model, conv_cut cut)
 {
     double last = 0;
     for (int i = 0; i < 2 && cut.kernel->offered[i]; i++) {
@@ -137,7 +137,7 @@ static void consider(const search *s, const conv_model *model, conv_cut cut)
     }
 }
 
-static void find_candidates(const search *s)
+static void find_candidates(const cut_search *s)
 {
     const conv_kernel *k;
     for (int i = 0; (k = dn_conv_next_kernel(s->dev, s->p->dtype, &i));) {
@@ -159,7 +159,7 @@ static void find_candidates(const search *s)
 }
 
 /* Sparse spectra say themselves how long the transform is: one of the best kernel. */
-static danaus_status use_sparse(const search *s)
+static danaus_status use_sparse(const cut_search *s)
 {
     conv_cut cut = { .n = 4096 };
     const conv_candidates *found = &s->choice->candidates;
@@ -206,7 +206,7 @@ static danaus_status duel(
 }
 
 /* Puts the cut in place of the best one if it is faster. */
-static danaus_status challenge(const search *s, conv_trial *best, conv_cut cut)
+static danaus_status challenge(const cut_search *s, conv_trial *best, conv_cut cut)
 {
     conv_frame f = dn_conv_cut_rows(&s->reach, cut);
     conv_trial other;
@@ -223,7 +223,7 @@ static danaus_status challenge(const search *s, conv_trial *best, conv_cut cut)
     return status;
 }
 
-static danaus_status measure(const search *s)
+static danaus_status measure(const cut_search *s)
 {
     const conv_candidates *list = &s->choice->candidates;
     conv_choice *c = s->choice;
@@ -243,7 +243,7 @@ static danaus_status measure(const search *s)
 /* ---- the choice ---- */
 
 /* Whether the table has a cut that rows can be cut by. */
-static int find_in_table(const search *s, conv_cut *cut, double *seconds)
+static int find_in_table(const cut_search *s, conv_cut *cut, double *seconds)
 {
     conv_frame f;
     conv_work work;
@@ -256,7 +256,7 @@ static int find_in_table(const search *s, conv_cut *cut, double *seconds)
 danaus_status dn_conv_choose(
     danaus_device *dev, const conv_problem *p, conv_choice *choice)
 {
-    search s = { dev, p, dn_conv_few_rows(dev, p), dn_conv_reach(p), choice };
+    cut_search s = { dev, p, dn_conv_few_rows(dev, p), dn_conv_reach(p), choice };
     conv_cut cut;
     double seconds;
     if (find_in_table(&s, &cut, &seconds)) {

@@ -13,12 +13,13 @@
 #include "base/status.h"
 
 /* What gradients are made of. */
-typedef struct operands {
+typedef struct gradient_operands {
     const void *u, *gate_in, *gate_out, *dy; /* gates: or NULL */
     const danaus_conv_gradients *to;
-} operands;
+} gradient_operands;
 
-static danaus_status check_members(const danaus_conv_plan *plan, const operands *o)
+static danaus_status check_members(
+    const danaus_conv_plan *plan, const gradient_operands *o)
 {
     const danaus_conv_gradients *g = o->to;
     if ((g->dgate_in && !o->gate_in) || (g->dgate_out && !o->gate_out))
@@ -33,7 +34,7 @@ static danaus_status check_members(const danaus_conv_plan *plan, const operands 
 
 /* None of the outputs overlaps an input or another output. */
 static danaus_status check_overlaps(
-    const danaus_conv_plan *plan, const operands *o, const conv_extent *x)
+    const danaus_conv_plan *plan, const gradient_operands *o, const conv_extent *x)
 {
     size_t rows = dn_conv_array_bytes(plan, x);
     size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
@@ -61,7 +62,7 @@ static void add_sink(conv_product *p, void *data, const void *factor)
 }
 
 /* The products and sums that make the gradients. */
-static conv_job job_of(const operands *o)
+static conv_job job_of(const gradient_operands *o)
 {
     const danaus_conv_gradients *to = o->to;
     const conv_input p = { .data = o->u, .factor = o->gate_in };
@@ -83,7 +84,7 @@ static conv_job job_of(const operands *o)
 
 static danaus_status gradient(
     const danaus_conv_plan *plan, danaus_device *device,
-    const danaus_spectrum *spectrum, conv_extent *x, const operands *o)
+    const danaus_spectrum *spectrum, conv_extent *x, const gradient_operands *o)
 {
     TRY(dn_conv_need_parts(plan, device, spectrum));
     TRY(dn_conv_check_extent(plan, device, x));
@@ -102,7 +103,7 @@ danaus_status danaus_conv_gradient(
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
     const void *gate_out, const void *dy, const danaus_conv_gradients *gradients)
 {
-    const operands o = { u, gate_in, gate_out, dy, gradients };
+    const gradient_operands o = { u, gate_in, gate_out, dy, gradients };
     conv_extent x = { .batch = batch };
     return gradient(plan, device, spectrum, &x, &o);
 }
@@ -113,7 +114,7 @@ danaus_status danaus_conv_gradient_packed(
     const void *u, const void *gate_in, const void *gate_out, const void *dy,
     const danaus_conv_gradients *gradients)
 {
-    const operands o = { u, gate_in, gate_out, dy, gradients };
+    const gradient_operands o = { u, gate_in, gate_out, dy, gradients };
     conv_extent x = { .batch = sequences, .offsets = offsets };
     TRY(dn_conv_need_offsets(offsets));
     return gradient(plan, device, spectrum, &x, &o);

@@ -115,11 +115,11 @@ static void make_folder(char *folder)
     mkdir(folder, 0700);
 }
 
-typedef struct survey {
+typedef struct cache_survey {
     int64_t bytes;
     char oldest[PATH_MAX];
     struct timespec time;
-} survey;
+} cache_survey;
 
 static int is_before(struct timespec a, struct timespec b)
 {
@@ -133,7 +133,7 @@ int dn_cache_is_ours(const char *name)
 }
 
 /* All our files in the folder together, and the oldest of them. */
-static int take_survey(const char *folder, survey *all)
+static int take_survey(const char *folder, cache_survey *all)
 {
     DIR *directory = opendir(folder);
     struct dirent *entry;
@@ -179,7 +179,7 @@ danaus_status dn_cache_store(hash128 key, int arch, const void *image, size_t by
     make_folder(folder);
     const file_part parts[] = { { &h, sizeof h }, { image, bytes } };
     TRY(dn_replace_file(path, parts, 2));
-    survey all;
+    cache_survey all;
     while (take_survey(folder, &all) && all.bytes > dn_cache_most() &&
            strcmp(all.oldest, path) && !unlink(all.oldest))
         ;

@@ -29,7 +29,7 @@ typedef struct part_place {
     int is_reused;
 } part_place;
 
-typedef struct gradient_run {
+typedef struct cuda_gradient_run {
     cuda_device *d;
     const ks_step *steps, *adjoint;
     int count;
@@ -46,22 +46,22 @@ typedef struct gradient_run {
     part_place place[DANAUS_MAX_FACTORS], bias_place;
     size_t parts_bytes;
     cuda_sums sums;
-} gradient_run;
+} cuda_gradient_run;
 
 /* ---- bias ---- */
 
-static gpu_slabs bias_slabs(const gradient_run *g)
+static gpu_slabs bias_slabs(const cuda_gradient_run *g)
 {
     return dn_gpu_bias_slabs(&g->d->gpu.facts, &g->steps[g->count - 1].p, g->o->batch);
 }
 
 /* Room for the parts of one gradient. */
-static danaus_status enter(gradient_run *g, const part_place *place)
+static danaus_status enter(cuda_gradient_run *g, const part_place *place)
 {
     return place->is_reused ? dn_cuda_make_sums(g->d, &g->sums) : DANAUS_OK;
 }
 
-static danaus_status bias_gradient(gradient_run *g)
+static danaus_status bias_gradient(cuda_gradient_run *g)
 {
     const problem *p = &g->steps[g->count - 1].p;
     int64_t batch = g->o->batch, rows = dn_pattern_rows(p->pattern);
@@ -83,13 +83,13 @@ static danaus_status bias_gradient(gradient_run *g)
 
 /* ---- weights ---- */
 
-static int is_direct(const gradient_run *g, int step)
+static int is_direct(const cuda_gradient_run *g, int step)
 {
     return dn_gpu_dw_is_direct(&g->dw[step], &g->o->dw[step]);
 }
 
 static danaus_status weight_gradient(
-    gradient_run *g, int step, const void *dy, void *work)
+    cuda_gradient_run *g, int step, const void *dy, void *work)
 {
     const gpu_dw_plan *plan = &g->dw[step];
     const weights_view *to = &g->o->dw[step];
@@ -111,7 +111,7 @@ static int wants_dw(const ks_gradient_operands *o, int step)
 }
 
 /* Behind what waits, or in its place. */
-static part_place place_parts(gradient_run *g, size_t *waiting, int64_t numbers)
+static part_place place_parts(cuda_gradient_run *g, size_t *waiting, int64_t numbers)
 {
     size_t bytes = dn_gpu_aligned(numbers * dn_size_of(dn_sum_type(g->steps->p.dtype)));
     part_place place = { *waiting, *waiting && *waiting + bytes > MOST_WAITING };
@@ -123,7 +123,7 @@ static part_place place_parts(gradient_run *g, size_t *waiting, int64_t numbers)
 }
 
 /* In the order in which they are made. */
-static void place_all_parts(gradient_run *g)
+static void place_all_parts(cuda_gradient_run *g)
 {
     const problem *last = &g->steps[g->count - 1].p;
     size_t waiting = 0;
@@ -139,12 +139,12 @@ static void place_all_parts(gradient_run *g)
 }
 
 /* The dy of a step as it is given; others lie in scratch. */
-static const void *dy_of(const gradient_run *g, int step)
+static const void *dy_of(const cuda_gradient_run *g, int step)
 {
     return step + 1 == g->count ? g->o->dy : NULL;
 }
 
-static size_t work_bytes(const gradient_run *g)
+static size_t work_bytes(const cuda_gradient_run *g)
 {
     size_t most = 0;
     for (int i = 0; i < g->count; i++) {
@@ -161,7 +161,7 @@ static size_t work_bytes(const gradient_run *g)
 }
 
 /* Lays operands one after another from `memory`; returns all their bytes. */
-static size_t lay(gradient_run *g, char *memory)
+static size_t lay(cuda_gradient_run *g, char *memory)
 {
     int64_t cell = dn_size_of(g->steps->p.dtype), widest = 0;
     size_t used = 0;
@@ -189,21 +189,22 @@ static size_t lay(gradient_run *g, char *memory)
 /* ---- runs ---- */
 
 /* A step forward, and one back. */
-static danaus_status step_there(const gradient_run *g, int i)
+static danaus_status step_there(const cuda_gradient_run *g, int i)
 {
     return dn_cuda_step(
         g->d, &g->steps[i], g->o->packed[i], NULL, NULL, g->o->batch, g->x[i],
         (void *)(uintptr_t)g->x[i + 1], g->work);
 }
 
-static danaus_status step_back(const gradient_run *g, int i, const void *dy, void *back)
+static danaus_status step_back(
+    const cuda_gradient_run *g, int i, const void *dy, void *back)
 {
     return dn_cuda_step(
         g->d, &g->adjoint[i], g->o->packed_adjoint[i], NULL, NULL, g->o->batch, dy,
         back, g->work_back);
 }
 
-static int is_small(const gradient_run *g)
+static int is_small(const cuda_gradient_run *g)
 {
     int64_t widest = 0;
     for (int i = 0; i < g->count; i++) {
@@ -214,7 +215,7 @@ static int is_small(const gradient_run *g)
 }
 
 /* The library has one workspace, and sums that have to be made between are of both. */
-static int may_branch(const gradient_run *g)
+static int may_branch(const cuda_gradient_run *g)
 {
     int last = g->count - 1, there = 0, back = 0, reused = g->bias_place.is_reused;
     for (int i = 0; i <= last; i++) {
@@ -230,7 +231,7 @@ static int may_branch(const gradient_run *g)
 }
 
 /* What is to be made, and how. */
-static void plan_run(gradient_run *g)
+static void plan_run(cuda_gradient_run *g)
 {
     const ks_gradient_operands *o = g->o;
     if (g->is_planned)
@@ -252,7 +253,7 @@ static void plan_run(gradient_run *g)
 static cuda_need need_of(cuda_device *d, void *arg)
 {
     (void)d;
-    gradient_run *g = arg;
+    cuda_gradient_run *g = arg;
     cuda_need need = { 0 };
     plan_run(g);
     if (g->lowest < g->count)
@@ -265,7 +266,7 @@ static cuda_need need_of(cuda_device *d, void *arg)
 }
 
 /* What comes back from step i on, whose dy is given. */
-static danaus_status run_back(gradient_run *g, int i, const void *dy)
+static danaus_status run_back(cuda_gradient_run *g, int i, const void *dy)
 {
     const ks_gradient_operands *o = g->o;
     for (; i >= g->lowest; i--) {
@@ -280,7 +281,7 @@ static danaus_status run_back(gradient_run *g, int i, const void *dy)
 }
 
 /* In the second branch, x_1 is not needed if there are two steps. */
-static danaus_status run_all(gradient_run *g, int *parted)
+static danaus_status run_all(cuda_gradient_run *g, int *parted)
 {
     const ks_gradient_operands *o = g->o;
     int last = g->count - 1;
@@ -301,7 +302,7 @@ static danaus_status run_all(gradient_run *g, int *parted)
 
 static danaus_status run(cuda_device *d, void *arg)
 {
-    gradient_run *g = arg;
+    cuda_gradient_run *g = arg;
     int parted = 0;
     cu_stream stream = d->stream;
     plan_run(g);
@@ -316,7 +317,7 @@ static danaus_status run(cuda_device *d, void *arg)
     return dn_cuda_make_sums(d, &g->sums);
 }
 
-static danaus_status run_or_replay(gradient_run *g)
+static danaus_status run_or_replay(cuda_gradient_run *g)
 {
     const ks_gradient_operands *o = g->o;
     cuda_key key;
@@ -347,8 +348,8 @@ static danaus_status run_or_replay(gradient_run *g)
 }
 
 static void open_run(
-    gradient_run *g, danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
-    int count, const ks_gradient_operands *o)
+    cuda_gradient_run *g, danaus_device *dev, const ks_step *steps,
+    const ks_step *adjoint, int count, const ks_gradient_operands *o)
 {
     g->d = (cuda_device *)dev;
     g->steps = steps;
@@ -375,7 +376,7 @@ size_t dn_cuda_gradient_scratch(
                                .dw = dw,
                                .dw_steps = dw_steps,
                                .dbias = some };
-    gradient_run g;
+    cuda_gradient_run g;
     open_run(&g, dev, steps, adjoint, count, &o);
     return dn_cuda_scratch_bytes(g.d, need_of(g.d, &g));
 }
@@ -384,7 +385,7 @@ danaus_status dn_cuda_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o)
 {
-    gradient_run g;
+    cuda_gradient_run g;
     open_run(&g, dev, steps, adjoint, count, o);
     RETURN_INSIDE(g.d, run_or_replay(&g));
 }

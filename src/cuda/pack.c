@@ -71,7 +71,7 @@ static int part_type(danaus_dtype type)
 /* The table of ks_pack.cu. */
 #define MOST_JOBS 23
 
-typedef union table {
+typedef union pack_table {
     char bytes[GPU_TABLE_BYTES];
     struct {
         int64_t count;
@@ -83,9 +83,9 @@ typedef union table {
             int first, type, group_log2, step, dropped, conjugated, wide, unused;
         } job[MOST_JOBS];
     } of;
-} table;
+} pack_table;
 
-static void add_job(table *t, danaus_dtype type, const pack_job *j, int first)
+static void add_job(pack_table *t, danaus_dtype type, const pack_job *j, int first)
 {
     static const gpu_pack_map as_it_lies;
     const gpu_pack_map *f = j->map ? &j->map->facts : &as_it_lies;
@@ -113,7 +113,7 @@ static danaus_status pack_all(
 {
     cu_function function;
     for (int done = 0; done < count;) {
-        table t;
+        pack_table t;
         void *arguments[] = { &t };
         gpu_launch all = { 0 }, l;
         memset(&t, 0, sizeof t);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The table of pick.cu. */
-typedef union table {
+typedef union pick_table {
     char bytes[GPU_TABLE_BYTES];
     struct {
         const void *start, *place, *from;
@@ -17,14 +17,14 @@ typedef union table {
         int64_t rows, columns, from_next, from_across, to_next, to_across, add,
             activation;
     } of;
-} table;
+} pick_table;
 
 static danaus_status launch(cuda_device *d, const pick_job *job)
 {
     const problem p = { .dtype = job->dtype };
     gpu_launch l = dn_gpu_nn_picks(job->rows * job->columns);
     cu_function function;
-    table t;
+    pick_table t;
     void *arguments[] = { &t };
     memset(&t, 0, sizeof t);
     t.of.start = job->start;

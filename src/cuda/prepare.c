@@ -11,7 +11,7 @@
 #define MOST_THREADS 16
 
 /* A function that is to be there. */
-typedef struct wanted {
+typedef struct wanted_function {
     gpu_use use;
     const kernel *row; /* the row of the table that needs it */
     ks_step step;      /* whose function it is: that row's, or that of a part of it */
@@ -19,19 +19,19 @@ typedef struct wanted {
     int is_new; /* it is to be compiled, and nothing before it in the list is the same */
     void *image;
     size_t bytes;
-} wanted;
+} wanted_function;
 
 typedef struct wanted_list {
     cuda_device *d;
-    wanted *all;
+    wanted_function *all;
     size_t count, capacity;
 } wanted_list;
 
 /* ---- gathering ---- */
 
-static int is_new(const wanted_list *list, const wanted *w)
+static int is_new(const wanted_list *list, const wanted_function *w)
 {
-    for (const wanted *other = list->all; other < w; other++)
+    for (const wanted_function *other = list->all; other < w; other++)
         if (dn_hash_equal(other->use.image, w->use.image))
             return 0;
     return !dn_cuda_is_loaded(list->d->shared, &w->use) &&
@@ -44,8 +44,8 @@ static danaus_status add(
     TRY(dn_reserve(
         &list->all, list->count, &list->capacity, sizeof *list->all,
         "a list of kernels"));
-    wanted *w = &list->all[list->count];
-    *w = (wanted){ .row = row, .step = *step, .variant = variant };
+    wanted_function *w = &list->all[list->count];
+    *w = (wanted_function){ .row = row, .step = *step, .variant = variant };
     dn_gpu_use(step->kernel, &step->p, variant, &w->use);
     dn_cuda_hash_use(&w->use, list->d->gpu.facts.arch);
     w->is_new = is_new(list, w);
@@ -81,7 +81,7 @@ static danaus_status gather(wanted_list *list, const ks_step *steps, int count)
 static void compile(void *arg, int i)
 {
     const wanted_list *list = arg;
-    wanted *w = &list->all[i];
+    wanted_function *w = &list->all[i];
     if (w->is_new)
         dn_cuda_compile(
             w->use.text, w->use.defines, list->d->gpu.facts.arch, &w->image, &w->bytes,
@@ -126,14 +126,14 @@ static danaus_status refuse(cuda_gpu *g, const kernel *k)
 }
 
 /* Do calls of the batch that is hinted at run it? */
-static int is_expected(const wanted *w)
+static int is_expected(const wanted_function *w)
 {
     const gpu_family *f = dn_gpu_family(w->step.kernel);
     gpu_call call = { .batch = w->step.p.batch };
     return !f->variant || f->variant(w->step.kernel, &w->step.p, &call) == w->variant;
 }
 
-static danaus_status load(cuda_device *d, const wanted *w, int *refused)
+static danaus_status load(cuda_device *d, const wanted_function *w, int *refused)
 {
     cu_function function;
     if (!w->image && !is_expected(w) && dn_cuda_has_image(w->use.image))
@@ -148,7 +148,7 @@ static danaus_status load_all(wanted_list *list, int *refused)
     cuda_device *d = list->d;
     danaus_status failure = DANAUS_OK;
     for (size_t i = 0; i < list->count; i++) {
-        const wanted *w = &list->all[i];
+        const wanted_function *w = &list->all[i];
         int is_refused = 0;
         if (dn_cuda_refuses(&d->gpu.base, w->row))
             continue;

@@ -56,15 +56,15 @@ static int open_staging(cuda_device *d)
     return !failed;
 }
 
-typedef struct part {
+typedef struct staged_part {
     char *to;
     const char *from;
     size_t bytes;
-} part;
+} staged_part;
 
 static void copy_slice(void *arg, int i)
 {
-    const part *p = arg;
+    const staged_part *p = arg;
     size_t at = (size_t)i * SLICE;
     memcpy(p->to + at, p->from + at, MIN(p->bytes - at, SLICE));
 }
@@ -83,8 +83,8 @@ danaus_status dn_cuda_stage(cuda_device *d, void *to, const void *from, size_t b
 {
     cuda_staging *s = d->staging;
     for (size_t at = 0, i = 0; at < bytes; at += PART, i = (i + 1) % PARTS) {
-        part p = { s->memory + i * PART, (const char *)from + at,
-                   MIN(bytes - at, PART) };
+        staged_part p = { s->memory + i * PART, (const char *)from + at,
+                          MIN(bytes - at, PART) };
         CUDA_TRY(d->driver, EventSynchronize(s->sent[i]));
         dn_pool_run(s->pool, (int)CEIL_DIV(p.bytes, SLICE), copy_slice, &p);
         CUDA_TRY(

@@ -26,10 +26,10 @@ enum { DEVICE, MACHINE, INSTRUCTIONS, THREADS, PLACE_FIELDS };
 
 /* ---- which device ---- */
 
-typedef struct place {
+typedef struct tuned_place {
     const char *device; /* its backend */
     danaus_device_info info;
-} place;
+} tuned_place;
 
 static void make_field(char *name)
 {
@@ -38,7 +38,7 @@ static void make_field(char *name)
             *name = ' ';
 }
 
-static danaus_status place_of(const danaus_device *dev, place *here)
+static danaus_status place_of(const danaus_device *dev, tuned_place *here)
 {
     TRY(dev->backend->describe(dev, &here->info));
     here->device = dev->backend->name;
@@ -51,7 +51,7 @@ static danaus_status place_of(const danaus_device *dev, place *here)
 
 typedef struct reader {
     const danaus_device *dev;
-    place here;
+    tuned_place here;
     const tuning_text *text; /* of the section that is being read; NULL: none yet */
     tuning *table;
     int is_shipped; /* its rows */
@@ -77,7 +77,7 @@ static int split(span line, span *fields, int count)
    another one's order of kernels is nearer to the truth than an estimate. */
 static int is_here(const reader *r, const span *f, int64_t threads)
 {
-    const place *here = &r->here;
+    const tuned_place *here = &r->here;
     return dn_span_is(f[DEVICE], here->device) &&
            dn_span_is(f[INSTRUCTIONS], here->info.instructions) &&
            (r->is_shipped || (dn_span_is(f[MACHINE], here->info.description) &&
@@ -259,7 +259,7 @@ static int by_key(const void *x, const void *y)
 }
 
 static void write_table(
-    text *t, const place *here, const tuning_row *const *rows, size_t count)
+    text *t, const tuned_place *here, const tuning_row *const *rows, size_t count)
 {
     tuning_section last = TUNING_SECTIONS;
     dn_text(t, FIRST_LINE "\n");

@@ -15,19 +15,19 @@
 #include <math.h>
 
 /* Factors lo .. hi-1 as one. */
-typedef struct part {
+typedef struct hierarchy_part {
     int lo, hi;
     danaus_pattern p;
     double *w; /* NULL: the matrix itself */
     enum { NEITHER, LEFT, RIGHT } orthonormal;
-} part;
+} hierarchy_part;
 
 typedef struct hierarchy {
     ks_run *run;
     const ks_view *matrix;
     const danaus_pattern *patterns;
     int complex, count;
-    part parts[DANAUS_MAX_FACTORS];
+    hierarchy_part parts[DANAUS_MAX_FACTORS];
 } hierarchy;
 
 static int part_with(const hierarchy *h, int split)
@@ -41,7 +41,7 @@ static int part_with(const hierarchy *h, int split)
 static danaus_status orthonormalise_around(hierarchy *h, int m)
 {
     for (int i = 0; i < m; i++) {
-        part *x = &h->parts[i], *y = x + 1;
+        hierarchy_part *x = &h->parts[i], *y = x + 1;
         if (x->orthonormal == LEFT)
             continue;
         ks_pair pair = dn_pair(x->p, y->p);
@@ -50,7 +50,7 @@ static danaus_status orthonormalise_around(hierarchy *h, int m)
         y->orthonormal = NEITHER;
     }
     for (int i = h->count - 1; i > m; i--) {
-        part *y = &h->parts[i], *x = y - 1;
+        hierarchy_part *y = &h->parts[i], *x = y - 1;
         if (y->orthonormal == RIGHT)
             continue;
         ks_pair pair = dn_pair(x->p, y->p);
@@ -65,8 +65,9 @@ static danaus_status orthonormalise_around(hierarchy *h, int m)
 static danaus_status split_part(
     hierarchy *h, int m, int split, ks_split_how how, double *delta)
 {
-    part *old = &h->parts[m];
-    part left = { .lo = old->lo, .hi = split }, right = { .lo = split, .hi = old->hi };
+    hierarchy_part *old = &h->parts[m];
+    hierarchy_part left = { .lo = old->lo, .hi = split },
+                   right = { .lo = split, .hi = old->hi };
     left.p = dn_patterns_product(h->patterns + left.lo, left.hi - left.lo);
     right.p = dn_patterns_product(h->patterns + right.lo, right.hi - right.lo);
     left.orthonormal = how.sigma == DN_SIGMA_RIGHT ? LEFT : NEITHER;
@@ -127,7 +128,7 @@ danaus_status dn_hierarchy(
                     .patterns = patterns,
                     .complex = dn_view_complex(w),
                     .count = 1 };
-    h.parts[0] = (part){ .hi = count, .p = w->p };
+    h.parts[0] = (hierarchy_part){ .hi = count, .p = w->p };
     danaus_status status = DANAUS_OK;
     if (count > 1)
         status = split_all(&h, order, count - 1, how, delta);

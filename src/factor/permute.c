@@ -39,7 +39,7 @@ enum { ROUNDS = 100, PATIENCE = 6 };
 #define LEAST_REST 1e-3
 
 /* Rows of W (side 0) or columns (side 1). */
-typedef struct side {
+typedef struct order_side {
     ks_members members;
     int kept;         /* they stay where they are */
     int64_t *best;    /* labels of the least error */
@@ -50,16 +50,16 @@ typedef struct side {
     double *energies; /* [groups of the other side][n]: of the rows of parts */
     double *cost;     /* [n][groups] */
     dn_svd svd;       /* of a block */
-} side;
+} order_side;
 
-typedef struct search {
+typedef struct order_search {
     const danaus_permute_desc *desc;
     int complex, discount;
     int64_t rank;
-    side side[2];
+    order_side side[2];
     double scale, energy, error, least; /* squares; least: of the labels `best` */
     thread_pool *pool;
-} search;
+} order_search;
 
 /* ---- what is checked ---- */
 
@@ -96,7 +96,7 @@ static danaus_status check(
 
 /* ---- memory ---- */
 
-static double *numbers(const search *s, int64_t rows, int64_t cols)
+static double *numbers(const order_search *s, int64_t rows, int64_t cols)
 {
     int64_t count;
     if (dn_mul_overflows(rows, cols, &count))
@@ -104,9 +104,9 @@ static double *numbers(const search *s, int64_t rows, int64_t cols)
     return dn_calloc((size_t)count, (s->complex ? 2 : 1) * sizeof(double));
 }
 
-static danaus_status make_side(search *s, int x, const int64_t *classes)
+static danaus_status make_side(order_search *s, int x, const int64_t *classes)
 {
-    side *of = &s->side[x], *other = &s->side[1 - x];
+    order_side *of = &s->side[x], *other = &s->side[1 - x];
     int64_t n = of->members.n, m = other->members.n, groups = other->members.groups;
     of->members.classes = classes;
     of->members.label = dn_calloc((size_t)n, sizeof(int64_t));
@@ -128,7 +128,7 @@ static danaus_status make_side(search *s, int x, const int64_t *classes)
     return dn_svd_plan(&of->svd);
 }
 
-static void free_side(side *of)
+static void free_side(order_side *of)
 {
     dn_free(of->members.label);
     dn_free(of->best);
@@ -141,9 +141,9 @@ static void free_side(side *of)
 }
 
 /* Rows i = i mod q of one group, and columns of p groups one after the other. */
-static void label_places(search *s)
+static void label_places(order_search *s)
 {
-    side *rows = &s->side[0], *cols = &s->side[1];
+    order_side *rows = &s->side[0], *cols = &s->side[1];
     for (int64_t i = 0; i < rows->members.n; i++)
         rows->place[i] = i % rows->members.groups;
     for (int64_t j = 0; j < cols->members.n; j++)
@@ -155,7 +155,7 @@ static void label_places(search *s)
     }
 }
 
-static void read_matrix(search *s, const ks_dense *w)
+static void read_matrix(order_search *s, const ks_dense *w)
 {
     ks_view view = dn_view_dense(
         w->data, w->dtype, w->cols, (danaus_pattern){ 1, w->rows, w->cols, 1 }, 0,
@@ -170,8 +170,8 @@ static void read_matrix(search *s, const ks_dense *w)
 
 /* One side trades; the other stays. */
 typedef struct turn {
-    search *s;
-    side *of;
+    order_search *s;
+    order_side *of;
     const ks_members *other;
     double *dropped; /* of each group: the error of its blocks */
     danaus_status *status;
@@ -198,9 +198,9 @@ static void sort_part(void *arg, int h)
 }
 
 /* A block of group g, its factors, and places for products of rows. */
-typedef struct block {
+typedef struct cut_block {
     double *b, *u, *v, *length, *scratch;
-} block;
+} cut_block;
 
 static int64_t block_doubles(const turn *t)
 {
@@ -209,11 +209,11 @@ static int64_t block_doubles(const turn *t)
     return w * (svd->m * svd->n + svd->m * r + r * svd->n) + r + svd->scratch;
 }
 
-static block block_of(const turn *t, double *memory)
+static cut_block block_of(const turn *t, double *memory)
 {
     const dn_svd *svd = &t->of->svd;
     int64_t w = t->s->complex ? 2 : 1, r = svd->rank;
-    block k = { .b = dn_take(&memory, w * svd->m * svd->n) };
+    cut_block k = { .b = dn_take(&memory, w * svd->m * svd->n) };
     k.u = dn_take(&memory, w * svd->m * r);
     k.v = dn_take(&memory, w * r * svd->n);
     k.length = dn_take(&memory, r);
@@ -223,9 +223,9 @@ static block block_of(const turn *t, double *memory)
 
 /* What is left of rows [from, from + svd.m) of a part beside the subspace v is added to
    what they cost group g. */
-static void add_costs(turn *t, int64_t g, int64_t h, int64_t from, const block *k)
+static void add_costs(turn *t, int64_t g, int64_t h, int64_t from, const cut_block *k)
 {
-    const side *of = t->of;
+    const order_side *of = t->of;
     int64_t w = t->s->complex ? 2 : 1, size = of->svd.n, r = of->svd.rank;
     double *part = of->parts + (h * of->members.n + from) * size * w;
     dn_gemm gemm = {
@@ -244,9 +244,9 @@ static void add_costs(turn *t, int64_t g, int64_t h, int64_t from, const block *
 
 /* The rows of the block in v's subspace cost more when they have no part in it. u holds
    u s, whose columns have the lengths s. */
-static void discount_own(turn *t, int64_t g, int64_t h, const block *k)
+static void discount_own(turn *t, int64_t g, int64_t h, const cut_block *k)
 {
-    const side *of = t->of;
+    const order_side *of = t->of;
     int64_t w = t->s->complex ? 2 : 1, r = of->svd.rank, at = 0;
     for (int64_t c = 0; c < r; c++)
         k->length[c] =
@@ -268,9 +268,9 @@ static void discount_own(turn *t, int64_t g, int64_t h, const block *k)
     }
 }
 
-static void gather_block(turn *t, int64_t g, int64_t h, const block *k)
+static void gather_block(turn *t, int64_t g, int64_t h, const cut_block *k)
 {
-    const side *of = t->of;
+    const order_side *of = t->of;
     int64_t width = of->svd.n * (t->s->complex ? 2 : 1), at = 0;
     for (int64_t i = 0; i < of->members.n; i++)
         if (of->members.label[i] == g)
@@ -289,7 +289,7 @@ static void cost_group(void *arg, int g)
         t->status[g] = DANAUS_ERR_MEMORY;
         return;
     }
-    block k = block_of(t, memory);
+    cut_block k = block_of(t, memory);
     for (int64_t i = 0; i < t->of->members.n; i++)
         t->of->cost[i * t->of->members.groups + g] = 0;
     for (int64_t h = 0; h < t->other->groups; h++) {
@@ -328,9 +328,9 @@ static danaus_status cost_groups(turn *t)
 }
 
 /* Finds the error of the labels as they are, and the costs of the members of side x. */
-static danaus_status measure(search *s, int x)
+static danaus_status measure(order_search *s, int x)
 {
-    side *of = &s->side[x];
+    order_side *of = &s->side[x];
     size_t groups = (size_t)of->members.groups;
     turn t = { s, of, &s->side[1 - x].members, dn_calloc(groups, sizeof(double)),
                dn_calloc(groups, sizeof(danaus_status)) };
@@ -345,10 +345,10 @@ static danaus_status measure(search *s, int x)
 
 /* ---- the search ---- */
 
-static void copy_labels(search *s, int back)
+static void copy_labels(order_search *s, int back)
 {
     for (int x = 0; x < 2; x++) {
-        side *of = &s->side[x];
+        order_side *of = &s->side[x];
         size_t bytes = (size_t)of->members.n * sizeof(int64_t);
         memcpy(
             back ? of->members.label : of->best, back ? of->best : of->members.label,
@@ -357,9 +357,9 @@ static void copy_labels(search *s, int back)
 }
 
 /* Members of side x trade groups; *traded grows by the exchanges. */
-static danaus_status step(search *s, int x, int64_t *traded, int *better)
+static danaus_status step(order_search *s, int x, int64_t *traded, int *better)
 {
-    side *of = &s->side[x];
+    order_side *of = &s->side[x];
     if (of->kept || of->members.groups == 1)
         return DANAUS_OK;
     TRY(measure(s, x));
@@ -374,7 +374,7 @@ static danaus_status step(search *s, int x, int64_t *traded, int *better)
 
 /* Rounds from the labels as they are, until nothing is traded or the error stays; *left
    is how many there may be. */
-static danaus_status rounds(search *s, int discount, int *left)
+static danaus_status rounds(order_search *s, int discount, int *left)
 {
     s->discount = discount;
     for (int idle = 0; *left > 0 && idle <= PATIENCE; --*left) {
@@ -396,7 +396,7 @@ static int64_t random_below(uint64_t *state, int64_t n)
 }
 
 /* Some pairs of one class trade groups, whatever that costs. */
-static void disturb(side *of, uint64_t *state)
+static void disturb(order_side *of, uint64_t *state)
 {
     const ks_members *m = &of->members;
     for (int64_t pair = 0; !of->kept && pair < CEIL_DIV(m->n, 8); pair++) {
@@ -409,7 +409,7 @@ static void disturb(side *of, uint64_t *state)
     }
 }
 
-static danaus_status find(search *s, double errors[2])
+static danaus_status find(order_search *s, double errors[2])
 {
     int most = s->desc->rounds ? s->desc->rounds : ROUNDS, left = most;
     uint64_t state = 0;
@@ -431,7 +431,8 @@ static danaus_status find(search *s, double errors[2])
     return DANAUS_OK;
 }
 
-static danaus_status prepare(search *s, const ks_dense *w, const danaus_pattern *p)
+static danaus_status prepare(
+    order_search *s, const ks_dense *w, const danaus_pattern *p)
 {
     s->complex = dn_is_complex(w->dtype);
     s->side[0].members.n = w->rows;
@@ -461,7 +462,7 @@ danaus_status danaus_find_permutations(
     TRY(check(dense, dtype, patterns, count, desc, row_permutation, col_permutation));
     ks_dense w = { dense, dtype, dn_pattern_rows(patterns[0]),
                    dn_pattern_cols(patterns[1]) };
-    search s = { .desc = desc };
+    order_search s = { .desc = desc };
     int threads = desc->threads ? desc->threads : dn_thread_count();
     TRY(dn_lapack_begin(threads));
     danaus_status status = dn_pool_create(threads, &s.pool);

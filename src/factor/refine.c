@@ -25,7 +25,7 @@ typedef struct refinement {
     ks_run *run;
     const ks_view *matrix;
     ks_factors *f;
-    ks_step step;
+    sweep_step step;
     double work;     /* of a step */
     double *history; /* next entry, or NULL */
 } refinement;
@@ -118,7 +118,7 @@ static danaus_status pass(refinement *s, int forward)
 }
 
 danaus_status dn_refine(
-    ks_run *run, const ks_view *w, int sweeps, ks_step step_kind, double work,
+    ks_run *run, const ks_view *w, int sweeps, sweep_step step_kind, double work,
     ks_factors *factors, double *history)
 {
     if (factors->count < 2 || sweeps < 1)

@@ -5,10 +5,10 @@
 
 #include "factor/hierarchy.h"
 
-typedef enum ks_step {
+typedef enum sweep_step {
     KS_STEP_PAIR = 0, /* both factors of a pair at once, by their best split */
     KS_STEP_SINGLE    /* one factor, by least squares */
-} ks_step;
+} sweep_step;
 
 /* Forward and backward over the chain, `sweeps` times; the error never grows.
    history is NULL or gets 2 (count - 1) numbers a sweep: the energy of the one factor
@@ -16,7 +16,7 @@ typedef enum ks_step {
    lacks to ||W||^2. Needs non-redundant chainable factors. Work: that of the whole
    call is `work`. */
 danaus_status dn_refine(
-    ks_run *run, const ks_view *w, int sweeps, ks_step step, double work,
+    ks_run *run, const ks_view *w, int sweeps, sweep_step step, double work,
     ks_factors *factors, double *history);
 
 #endif

@@ -23,13 +23,13 @@
 #include <string.h>
 
 /* An entry of the header; ranges of two entries may be compared. */
-typedef struct entry {
+typedef struct header_entry {
     const char *name, *type;
     int64_t begin, end; /* in the data */
     int64_t ndim;
     danaus_dtype dtype;                 /* 0: danaus_tensor cannot express it */
     int64_t shape[DANAUS_MAX_DIMS + 1]; /* the first dimensions */
-} entry;
+} header_entry;
 
 /* The format's types that danaus lacks, and their bits. */
 static const struct {
@@ -125,7 +125,7 @@ static danaus_status read_sizes(
     return DANAUS_OK;
 }
 
-static danaus_status read_range(json_t *object, int64_t data_bytes, entry *e)
+static danaus_status read_range(json_t *object, int64_t data_bytes, header_entry *e)
 {
     int64_t offsets[2];
     const char *what = "has no data_offsets of two integers from 0 to 2^63 - 2";
@@ -157,7 +157,7 @@ static int64_t bits_of(const char *type)
 }
 
 /* Compares what the shape needs with what the offsets give. */
-static danaus_status check_bytes(const entry *e, json_t *shape)
+static danaus_status check_bytes(const header_entry *e, json_t *shape)
 {
     size_t i;
     json_t *value;
@@ -181,7 +181,7 @@ static danaus_status check_bytes(const entry *e, json_t *shape)
 }
 
 /* F64 of shape [..., 2] becomes c128 of shape [...]. */
-static danaus_status join_pairs(entry *e)
+static danaus_status join_pairs(header_entry *e)
 {
     if (e->dtype != DANAUS_F64 || e->ndim < 1 || e->ndim > DANAUS_MAX_DIMS + 1 ||
         e->shape[e->ndim - 1] != 2)
@@ -194,9 +194,10 @@ static danaus_status join_pairs(entry *e)
 
 /* A type that danaus lacks, or too many dimensions, are no fault of the file. */
 static danaus_status read_entry(
-    const char *name, json_t *object, int64_t data_bytes, const json_t *pairs, entry *e)
+    const char *name, json_t *object, int64_t data_bytes, const json_t *pairs,
+    header_entry *e)
 {
-    *e = (entry){ .name = name };
+    *e = (header_entry){ .name = name };
     if (!json_is_object(object))
         return bad_tensor(name, "is not described by an object");
     e->type = json_string_value(json_object_get(object, "dtype"));
@@ -225,7 +226,7 @@ static danaus_status read_entry(
 
 static int by_range(const void *x, const void *y)
 {
-    const entry *a = x, *b = y;
+    const header_entry *a = x, *b = y;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
     if (a->end != b->end)
@@ -233,7 +234,8 @@ static int by_range(const void *x, const void *y)
     return strcmp(a->name, b->name);
 }
 
-static danaus_status check_cover(const entry *entries, int count, int64_t data_bytes)
+static danaus_status check_cover(
+    const header_entry *entries, int count, int64_t data_bytes)
 {
     int64_t covered = 0;
     for (int i = 0; i < count; i++) {
@@ -293,7 +295,8 @@ static danaus_status align_tensors(danaus_file *file)
 }
 
 /* What danaus_file_entry_at() gives. Shapes may have more dimensions than an entry keeps. */
-static danaus_status list_entries(const entry *entries, int count, danaus_file *file)
+static danaus_status list_entries(
+    const header_entry *entries, int count, danaus_file *file)
 {
     size_t sizes = 0;
     for (int i = 0; i < count; i++)
@@ -301,7 +304,7 @@ static danaus_status list_entries(const entry *entries, int count, danaus_file *
     TRY(dn_file_make_entries(file, count, sizes));
     int64_t *to = file->sizes;
     for (int i = 0; i < count; i++) {
-        const entry *e = &entries[i];
+        const header_entry *e = &entries[i];
         const json_t *object = json_object_get(file->header, e->name);
         const json_t *shape = json_object_get(object, "shape");
         file->entries[file->entry_count++] =
@@ -330,7 +333,8 @@ static danaus_status list_keys(json_t *metadata, danaus_file *file)
 }
 
 static danaus_status make_tables(
-    const entry *entries, int count, const unsigned char *data, danaus_file *file)
+    const header_entry *entries, int count, const unsigned char *data,
+    danaus_file *file)
 {
     TRY(list_entries(entries, count, file));
     if (file->entries_only)
@@ -341,7 +345,7 @@ static danaus_status make_tables(
     if (!file->tensors || !file->foreign)
         return dn_fail_memory(places * sizeof *file->tensors, "a table of tensors");
     for (int i = 0; i < count; i++) {
-        const entry *e = &entries[i];
+        const header_entry *e = &entries[i];
         if (!e->dtype) {
             file->foreign[file->foreign_count++] =
                 (foreign_tensor){ e->name, e->type, e->ndim, data + e->begin,
@@ -359,7 +363,8 @@ static danaus_status make_tables(
 }
 
 static danaus_status read_entries(
-    json_t *header, int64_t data_bytes, const json_t *pairs, entry *entries, int *count)
+    json_t *header, int64_t data_bytes, const json_t *pairs, header_entry *entries,
+    int *count)
 {
     const char *name;
     json_t *object;
@@ -411,7 +416,7 @@ danaus_status dn_safetensors_read(
     danaus_status status = read_pairs(metadata, &pairs);
 
     size_t places = json_object_size(file->header) + 1;
-    entry *entries = dn_calloc(places, sizeof *entries);
+    header_entry *entries = dn_calloc(places, sizeof *entries);
     if (status == DANAUS_OK && !entries)
         status = dn_fail_memory(places * sizeof *entries, "a table of tensors");
     int count = 0;

@@ -19,7 +19,7 @@ typedef struct encoder {
     /* Rows h [tokens][width] of a chunk, somewhere in `memory`, of the model's type, unless they
        are `wide`: f32. */
     danaus_status (*run)(
-        danaus_model *model, danaus_device *device, const chunk *c, void *memory,
+        danaus_model *model, danaus_device *device, const token_chunk *c, void *memory,
         void **h);
     /* What a sequence of this length costs beside linear layers, and what beside `bytes` it
        takes, added. */

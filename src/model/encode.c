@@ -18,7 +18,7 @@ void *dn_cut(uintptr_t *at, int64_t bytes)
 }
 
 /* Memory for the largest chunk, and what is copied from and to the host. */
-typedef struct encoding {
+typedef struct encoder_run {
     danaus_model *model;
     danaus_device *device;
     const encoder *encoder;
@@ -30,7 +30,7 @@ typedef struct encoding {
     int64_t *host_offsets;
     int32_t *host_positions;
     chunk_listener listener;
-} encoding;
+} encoder_run;
 
 int64_t dn_chunk_of(
     const int64_t *offsets, int64_t sequences, int64_t first, int64_t tokens)
@@ -49,13 +49,13 @@ int64_t dn_longest(const nn_sequences *sequences)
     return longest;
 }
 
-static int64_t chunk_tokens(const encoding *e)
+static int64_t chunk_tokens(const encoder_run *e)
 {
     const encoder *of = e->encoder;
     return of->gpu_tokens && !e->device->backend->on_host ? of->gpu_tokens : of->tokens;
 }
 
-static void measure(encoding *e, int64_t sequences, const int64_t *offsets)
+static void measure(encoder_run *e, int64_t sequences, const int64_t *offsets)
 {
     const nn_sequences all = { sequences, offsets };
     e->tokens = e->sequences = 1;
@@ -67,7 +67,7 @@ static void measure(encoding *e, int64_t sequences, const int64_t *offsets)
     }
 }
 
-static uintptr_t lay(encoding *e, uintptr_t at)
+static uintptr_t lay(encoder_run *e, uintptr_t at)
 {
     int64_t row = e->model->info.width * (int64_t)sizeof(float);
     e->ids = dn_cut(&at, e->tokens * (int64_t)sizeof(int32_t));
@@ -78,7 +78,7 @@ static uintptr_t lay(encoding *e, uintptr_t at)
     return at;
 }
 
-static danaus_status open_encoding(encoding *e)
+static danaus_status open_encoding(encoder_run *e)
 {
     int64_t bytes = (int64_t)lay(e, 0);
     bytes += e->encoder->bytes(e->model, e->tokens, e->longest);
@@ -92,14 +92,15 @@ static danaus_status open_encoding(encoding *e)
                : dn_fail_memory((size_t)e->tokens * sizeof(int32_t), "positions");
 }
 
-static void close_encoding(encoding *e)
+static void close_encoding(encoder_run *e)
 {
     dn_free(e->host_offsets);
     dn_free(e->host_positions);
     danaus_free(e->device, e->memory);
 }
 
-static void number_tokens(const encoding *e, const int64_t *offsets, int64_t sequences)
+static void number_tokens(
+    const encoder_run *e, const int64_t *offsets, int64_t sequences)
 {
     for (int64_t i = 0; i <= sequences; i++)
         e->host_offsets[i] = offsets[i] - offsets[0];
@@ -108,7 +109,7 @@ static void number_tokens(const encoding *e, const int64_t *offsets, int64_t seq
             e->host_positions[t] = (int32_t)(t - e->host_offsets[i]);
 }
 
-danaus_status dn_chunk_report(const chunk *c, double done)
+danaus_status dn_chunk_report(const token_chunk *c, double done)
 {
     const chunk_listener *l = &c->listener;
     if (l->tell && l->tell(l->user, l->from + l->share * done))
@@ -118,14 +119,15 @@ danaus_status dn_chunk_report(const chunk *c, double done)
 
 /* The rows h of `n` sequences. */
 static danaus_status run_chunk(
-    const encoding *e, const int64_t *offsets, int64_t n, const int32_t *ids, void **h)
+    const encoder_run *e, const int64_t *offsets, int64_t n, const int32_t *ids,
+    void **h)
 {
     number_tokens(e, offsets, n);
     int64_t tokens = e->host_offsets[n];
     size_t bytes = (size_t)tokens * sizeof(int32_t);
     TRY(danaus_upload(e->device, e->ids, ids + offsets[0], bytes));
     TRY(danaus_upload(e->device, e->positions, e->host_positions, bytes));
-    const chunk c = {
+    const token_chunk c = {
         { n, e->host_offsets }, tokens, e->ids, e->positions, e->listener
     };
     return e->encoder->run(e->model, e->device, &c, e->own, h);
@@ -134,7 +136,7 @@ static danaus_status run_chunk(
 /* ---- embeddings ---- */
 
 /* One vector a sequence, in host memory. */
-static danaus_status pool(const encoding *e, int64_t n, const void *h, float *to)
+static danaus_status pool(const encoder_run *e, int64_t n, const void *h, float *to)
 {
     const danaus_model *model = e->model;
     int64_t width = model->info.width;
@@ -159,7 +161,7 @@ static danaus_status pool(const encoding *e, int64_t n, const void *h, float *to
 }
 
 static danaus_status embed_chunks(
-    const encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
+    const encoder_run *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
     float *embeddings)
 {
     void *h;
@@ -175,7 +177,9 @@ danaus_status dn_encode_embed(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, float *embeddings)
 {
-    encoding e = { .model = model, .device = device, .encoder = model->arch->encoder };
+    encoder_run e = { .model = model,
+                      .device = device,
+                      .encoder = model->arch->encoder };
     measure(&e, sequences, offsets);
     danaus_status status = open_encoding(&e);
     if (status == DANAUS_OK)
@@ -188,7 +192,9 @@ danaus_status dn_encode_cost(
     danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
     danaus_model_cost *cost)
 {
-    encoding e = { .model = model, .device = device, .encoder = model->arch->encoder };
+    encoder_run e = { .model = model,
+                      .device = device,
+                      .encoder = model->arch->encoder };
     danaus_model_cost one = { 0 };
     e.sequences = CLAMP(chunk_tokens(&e) / length, 1, sequences);
     e.tokens = e.sequences * length;
@@ -205,7 +211,7 @@ danaus_status dn_encode_cost(
 /* ---- scores of words ---- */
 
 static danaus_status score_rows(
-    const encoding *e, const void *h, int64_t count, const int64_t *places,
+    const encoder_run *e, const void *h, int64_t count, const int64_t *places,
     float *scores)
 {
     const head *of = &e->model->head;
@@ -232,12 +238,12 @@ danaus_status dn_encode_fill(
     danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
     int64_t count, const int64_t *places, float *scores)
 {
-    encoding e = { .model = model,
-                   .device = device,
-                   .encoder = model->arch->encoder,
-                   .tokens = length,
-                   .sequences = 1,
-                   .longest = length };
+    encoder_run e = { .model = model,
+                      .device = device,
+                      .encoder = model->arch->encoder,
+                      .tokens = length,
+                      .sequences = 1,
+                      .longest = length };
     const int64_t offsets[] = { 0, length };
     void *h;
     danaus_status status = open_encoding(&e);
@@ -262,7 +268,7 @@ typedef struct likelihoods {
     float *logits, *y; /* [rows][vocabulary], [tokens] */
 } likelihoods;
 
-static uintptr_t lay_likelihoods(const encoding *e, uintptr_t at, likelihoods *l)
+static uintptr_t lay_likelihoods(const encoder_run *e, uintptr_t at, likelihoods *l)
 {
     int64_t width = e->model->next.rows;
     l->rows = CLAMP(MOST_LOGITS / width, 1, MOST_ROWS);
@@ -274,7 +280,7 @@ static uintptr_t lay_likelihoods(const encoding *e, uintptr_t at, likelihoods *l
 
 /* The target of a row is the token that follows it; the last one of a sequence has none. */
 static danaus_status put_targets(
-    const encoding *e, int64_t n, const int32_t *ids, const likelihoods *l)
+    const encoder_run *e, int64_t n, const int32_t *ids, const likelihoods *l)
 {
     int64_t tokens = e->host_offsets[n];
     int32_t *targets = e->host_positions; /* which are used up */
@@ -288,7 +294,7 @@ static danaus_status put_targets(
 
 /* Works on the rows h of a chunk. */
 static danaus_status find_likely(
-    const encoding *e, int64_t tokens, const void *h, const likelihoods *l,
+    const encoder_run *e, int64_t tokens, const void *h, const likelihoods *l,
     float *scores)
 {
     const linear *next = &e->model->next;
@@ -306,7 +312,7 @@ static danaus_status find_likely(
 }
 
 static danaus_status score_chunks(
-    encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
+    encoder_run *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
     const likelihoods *l, float *scores)
 {
     double all = (double)offsets[sequences];
@@ -319,7 +325,7 @@ static danaus_status score_chunks(
         TRY(run_chunk(e, offsets + first, n, ids, &h));
         TRY(put_targets(e, n, ids + from, l));
         TRY(find_likely(e, e->host_offsets[n], h, l, scores + from));
-        TRY(dn_chunk_report(&(chunk){ .listener = e->listener }, 1));
+        TRY(dn_chunk_report(&(token_chunk){ .listener = e->listener }, 1));
     }
     return DANAUS_OK;
 }
@@ -329,10 +335,10 @@ danaus_status dn_encode_score(
     const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
     float *scores)
 {
-    encoding e = { .model = model,
-                   .device = device,
-                   .encoder = model->arch->encoder,
-                   .listener = { .tell = progress, .user = user } };
+    encoder_run e = { .model = model,
+                      .device = device,
+                      .encoder = model->arch->encoder,
+                      .listener = { .tell = progress, .user = user } };
     likelihoods l;
     void *memory = NULL;
     measure(&e, sequences, offsets);

@@ -16,15 +16,15 @@ typedef struct chunk_listener {
 } chunk_listener;
 
 /* Sequences that go through an encoder together. */
-typedef struct chunk {
+typedef struct token_chunk {
     nn_sequences sequences;
     int64_t tokens;
     const int32_t *ids, *positions; /* [tokens], device memory */
     chunk_listener listener;
-} chunk;
+} token_chunk;
 
 /* Tells that so much of a chunk is done, from 0 to 1; DANAUS_ERR_CANCELLED: enough. */
-danaus_status dn_chunk_report(const chunk *c, double done);
+danaus_status dn_chunk_report(const token_chunk *c, double done);
 
 /* Cuts so many bytes off; from NULL on it counts them. */
 void *dn_cut(uintptr_t *at, int64_t bytes);

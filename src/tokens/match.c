@@ -98,13 +98,13 @@ static span cut(span string, size_t from, size_t to)
 
 /* Where a search is: `done` is behind what has been put, `spaces` behind the spaces that the
    latest token took. */
-typedef struct search {
+typedef struct match_search {
     size_t done, spaces;
-} search;
+} match_search;
 
 static danaus_status put_token(
     encoding *e, const added_token *token, span string, size_t from, size_t to,
-    search *s, between_fn *between)
+    match_search *s, between_fn *between)
 {
     if (token->single_word && is_within_word(string, from, to))
         return DANAUS_OK;
@@ -125,7 +125,7 @@ static danaus_status put_token(
 
 danaus_status dn_match(encoding *e, const matcher *m, span string, between_fn *between)
 {
-    search s = { 0, 0 };
+    match_search s = { 0, 0 };
     for (size_t at = 0; at < string.length && m->length_count && e->count < e->most;) {
         const vocabulary_word *found = token_at(m, cut(string, at, string.length));
         if (!found) {

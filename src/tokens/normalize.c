@@ -26,12 +26,12 @@ typedef struct waiting_mark {
     int order; /* its combining class */
 } waiting_mark;
 
-typedef struct work {
+typedef struct normal_work {
     const normalizer *how;
     growing *to;
     waiting_mark *marks;
     size_t mark_count, mark_capacity;
-} work;
+} normal_work;
 
 static danaus_status reserve(growing *g, size_t bytes)
 {
@@ -49,7 +49,7 @@ danaus_status dn_growing_add(growing *g, span more)
 }
 
 /* There is room for it. */
-static void put(work *w, int32_t c)
+static void put(normal_work *w, int32_t c)
 {
     int32_t lower[2] = { c };
     int count = w->how->lower ? dn_lower(c, lower) : 1;
@@ -58,7 +58,7 @@ static void put(work *w, int32_t c)
 }
 
 /* In the order of their classes, those of one class as they came. */
-static danaus_status put_marks(work *w)
+static danaus_status put_marks(normal_work *w)
 {
     TRY(reserve(w->to, w->mark_count * 2 * LETTER_BYTES + MOST_BYTES));
     size_t left = w->mark_count;
@@ -78,7 +78,7 @@ static danaus_status put_marks(work *w)
     return DANAUS_OK;
 }
 
-static danaus_status put_part(work *w, int32_t c)
+static danaus_status put_part(normal_work *w, int32_t c)
 {
     int order = dn_combining_class(c);
     if (order == 0 && w->mark_count)
@@ -95,7 +95,7 @@ static danaus_status put_part(work *w, int32_t c)
     return DANAUS_OK;
 }
 
-static danaus_status put_letter(work *w, int32_t c)
+static danaus_status put_letter(normal_work *w, int32_t c)
 {
     int32_t parts[LETTER_PARTS];
     if (!w->how->strip_accents) {
@@ -108,7 +108,7 @@ static danaus_status put_letter(work *w, int32_t c)
     return DANAUS_OK;
 }
 
-static danaus_status put_cleaned(work *w, int32_t c)
+static danaus_status put_cleaned(normal_work *w, int32_t c)
 {
     const normalizer *how = w->how;
     if (how->clean && (c == 0 || dn_is_control(c)))
@@ -123,7 +123,7 @@ static danaus_status put_cleaned(work *w, int32_t c)
 }
 
 /* Printable ASCII characters in a row need none of this; returns how many. */
-static size_t put_ascii(work *w, span string, size_t at)
+static size_t put_ascii(normal_work *w, span string, size_t at)
 {
     size_t from = at;
     int lower = w->how->lower;
@@ -138,7 +138,7 @@ static size_t put_ascii(work *w, span string, size_t at)
     return at - from;
 }
 
-static danaus_status normalize(work *w, span string)
+static danaus_status normalize(normal_work *w, span string)
 {
     for (size_t at = 0; at < string.length;) {
         if (w->mark_count == 0) {
@@ -155,7 +155,7 @@ static danaus_status normalize(work *w, span string)
 
 danaus_status dn_normalize(const normalizer *n, span string, growing *to)
 {
-    work w = { .how = n, .to = to };
+    normal_work w = { .how = n, .to = to };
     danaus_status status = normalize(&w, string);
     dn_free(w.marks);
     return status;

@@ -78,9 +78,9 @@ typedef struct encoding {
     const danaus_tokenizer *tokenizer;
     int32_t *ids;
     size_t count, capacity;
-    size_t most;          /* more ids than these are not needed */
-    growing normal;       /* a part of the text, normalized */
-    struct piece *pieces; /* room for the beginnings of a word */
+    size_t most;               /* more ids than these are not needed */
+    growing normal;            /* a part of the text, normalized */
+    struct word_piece *pieces; /* room for the beginnings of a word */
 } encoding;
 
 static inline span growing_span(const growing *g)

@@ -10,7 +10,7 @@
 #include "tokens/tokens.h"
 
 /* A beginning of what is left of a word. */
-struct piece {
+struct word_piece {
     size_t end; /* in the word */
     uint64_t hash;
 };
@@ -49,7 +49,7 @@ static const vocabulary_word *longest_piece(
     for (size_t at = start; at < stop;) {
         hash = dn_word_hash_add(hash, word.text[at++]);
         if (ends_letter(word, at))
-            e->pieces[count++] = (struct piece){ at, hash };
+            e->pieces[count++] = (struct word_piece){ at, hash };
     }
     while (count-- > 0) {
         *end = e->pieces[count].end;
@@ -80,10 +80,10 @@ static danaus_status put_word(encoding *e, span word)
     return DANAUS_OK;
 }
 
-typedef enum place { WITHIN, SPACE, ALONE } place;
+typedef enum word_place { WITHIN, SPACE, ALONE } word_place;
 
 /* What the code point at `at` is, which is moved behind it. */
-static place place_of(span string, size_t *at)
+static word_place place_of(span string, size_t *at)
 {
     int32_t c = (unsigned char)string.text[*at];
     if (c < 0x80)
@@ -103,7 +103,7 @@ danaus_status dn_put_words(encoding *e, span string)
     size_t from = 0; /* of the word that is being read */
     for (size_t at = 0; at < string.length && e->count < e->most;) {
         size_t here = at;
-        place is = place_of(string, &at);
+        word_place is = place_of(string, &at);
         if (is == WITHIN && at < string.length)
             continue;
         size_t to = is == WITHIN ? at : here;

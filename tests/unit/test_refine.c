@@ -52,7 +52,8 @@ static matrix example(int kind, const danaus_pattern *p, int count, int64_t n)
 
 /* Refines from left to right's result; history is checked; returns the final error. */
 static double refined(
-    matrix w, int complex, const danaus_pattern *p, int count, int sweeps, ks_step step)
+    matrix w, int complex, const danaus_pattern *p, int count, int sweeps,
+    sweep_step step)
 {
     ks_factors f = swept(w, complex, p, count, NULL);
     double start = distance_on_support(w, &f), norm = matrix_norm(w), history[1024];

@@ -33,10 +33,10 @@ typedef struct filter_sums {
 } filter_sums;
 
 /* What one item multiplies. */
-typedef struct operands {
+typedef struct filter_operands {
     conv_source x, dy;
     int64_t start;
-} operands;
+} filter_operands;
 
 /* A sum is a spectrum and its note. */
 static size_t sum_bytes(const cpu_engine *e)
@@ -54,13 +54,13 @@ static char *buffer_of(const cpu_engine *e, char *slot)
     return slot + 2 * e->base.filter_bytes + sum_bytes(e);
 }
 
-static operands operands_of(const filter_sums *s, int64_t item)
+static filter_operands operands_of(const filter_sums *s, int64_t item)
 {
     const cpu_engine *e = s->e;
     const conv_filter_sums *f = &s->job->filter;
     conv_place at = dn_conv_place(e, s->job, item);
     conv_span w = dn_conv_span(&e->frame, at.length, at.window, 0);
-    return (operands){
+    return (filter_operands){
         .x = dn_conv_source(e, f->x, &at, w.used),
         .dy = dn_conv_source(e, f->dy, &at, w.y),
         .start = w.start,
@@ -76,7 +76,7 @@ static void sum_items(
     char *buffer = buffer_of(e, slot);
     memset(sum, 0, sum_bytes(e));
     for (int64_t i = items.from; i < items.to; i++) {
-        operands o = operands_of(s, i);
+        filter_operands o = operands_of(s, i);
         dn_conv_forward(e->tables, e->code, o.x, o.start, x_down, slot, buffer);
         dn_conv_forward(e->tables, e->code, o.dy, o.start, dy_down, slot + z, buffer);
         e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
@@ -89,7 +89,7 @@ static int sizes_of(const filter_sums *s, range items, int *x, int *dy)
     int most = dn_conv_exponents(s->e->sums->kernel.dtype), one;
     *x = *dy = -MOST_SIZE;
     for (int64_t i = items.from; i < items.to; i++) {
-        operands o = operands_of(s, i);
+        filter_operands o = operands_of(s, i);
         if (dn_conv_source_size(s->e->code, &o.x, &one))
             *x = MAX(*x, one);
         if (dn_conv_source_size(s->e->code, &o.dy, &one))

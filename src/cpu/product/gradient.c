@@ -17,7 +17,7 @@
 #define ROWS_PER_TASK 64 /* that a task turns or sums */
 #define MOST_DW_TASKS 64 /* of blocks, and of rows when blocks are fewer */
 
-typedef struct gradient_run {
+typedef struct cpu_gradient_run {
     cpu_device *dev;
     const ks_step *steps, *adjoint;
     int count;
@@ -26,26 +26,26 @@ typedef struct gradient_run {
     int64_t width;       /* columns of a panel */
     cpu_view x[DANAUS_MAX_FACTORS], dy[2];
     void *stage;
-} gradient_run;
+} cpu_gradient_run;
 
-static danaus_dtype sums_of(const gradient_run *g)
+static danaus_dtype sums_of(const cpu_gradient_run *g)
 {
     return dn_sum_type(g->steps->p.dtype);
 }
 
-static int64_t rows_in(const gradient_run *g, int step)
+static int64_t rows_in(const cpu_gradient_run *g, int step)
 {
     return dn_pattern_cols(g->steps[step].p.pattern);
 }
 
-static int64_t rows_out(const gradient_run *g, int step)
+static int64_t rows_out(const cpu_gradient_run *g, int step)
 {
     return dn_pattern_rows(g->steps[step].p.pattern);
 }
 
 /* Columns from s of an operand of the whole product. */
 static cpu_view outside(
-    const gradient_run *g, const void *data, int64_t rows, int64_t s)
+    const cpu_gradient_run *g, const void *data, int64_t rows, int64_t s)
 {
     const problem *p = &g->steps->p;
     int first = p->layout == DANAUS_BATCH_FIRST;
@@ -79,7 +79,8 @@ static void load_rows(void *arg, int task)
 }
 
 static void load(
-    gradient_run *g, const void *data, int64_t rows, int64_t s, int64_t n, cpu_view to)
+    cpu_gradient_run *g, const void *data, int64_t rows, int64_t s, int64_t n,
+    cpu_view to)
 {
     load_job job = { dn_code_of(g->steps), outside(g, data, rows, s), to, rows, n };
     job.to.ld = ROUND_UP(n, COLUMNS_UNIT);
@@ -126,7 +127,7 @@ static void sum_rows(void *arg, int task)
         sum_row(job, row, dn_is_complex(job->dy.dtype) ? 2 : 1);
 }
 
-static void add_bias_gradient(gradient_run *g, cpu_view dy, int64_t n, int add)
+static void add_bias_gradient(cpu_gradient_run *g, cpu_view dy, int64_t n, int add)
 {
     bias_job job = { dy, rows_out(g, g->count - 1), n, g->o->dbias, add };
     dn_cpu_parallel(g->dev, (int)CEIL_DIV(job.rows, ROWS_PER_TASK), sum_rows, &job);
@@ -154,7 +155,7 @@ static void dw_task(void *arg, int task)
 
 /* Tasks are blocks; a few large blocks are cut into runs of rows. */
 static void add_weight_gradient(
-    gradient_run *g, int step, cpu_view dy, int64_t n, int add)
+    cpu_gradient_run *g, int step, cpu_view dy, int64_t n, int add)
 {
     const weights_view *to = &g->o->dw[step];
     danaus_pattern p = g->steps[step].p.pattern;
@@ -182,8 +183,8 @@ static void add_weight_gradient(
 
 /* y = K x for n columns of a panel x. */
 static void multiply(
-    gradient_run *g, const ks_step *step, const void *packed, cpu_view x, cpu_view y,
-    int64_t n)
+    cpu_gradient_run *g, const ks_step *step, const void *packed, cpu_view x,
+    cpu_view y, int64_t n)
 {
     grid parts;
     x.ld = ROUND_UP(n, COLUMNS_UNIT);
@@ -191,7 +192,7 @@ static void multiply(
     dn_grid_run(g->dev, &parts, g->stage);
 }
 
-static void run_slab(gradient_run *g, int64_t s, int64_t n)
+static void run_slab(cpu_gradient_run *g, int64_t s, int64_t n)
 {
     const ks_gradient_operands *o = g->o;
     int last = g->count - 1;
@@ -224,7 +225,7 @@ static void run_slab(gradient_run *g, int64_t s, int64_t n)
 
 /* Most stage memory of a thread, over all products with panels of the widest
    slab; operands outside are staged like batch-first ones at worst. */
-static size_t stage_bytes(const gradient_run *g)
+static size_t stage_bytes(const cpu_gradient_run *g)
 {
     size_t most = 0;
     for (int i = 0; i < 2 * g->count; i++) {
@@ -242,7 +243,7 @@ static size_t stage_bytes(const gradient_run *g)
 }
 
 /* Lays panels one after another from `memory`; returns all their bytes. */
-static size_t lay_panels(gradient_run *g, char *memory)
+static size_t lay_panels(cpu_gradient_run *g, char *memory)
 {
     size_t used = 0;
     cpu_view panel = { .dtype = sums_of(g),
@@ -274,7 +275,7 @@ typedef struct rounded_sums {
 } rounded_sums;
 
 /* Lays sums one after another from `memory`; returns all their bytes. */
-static size_t lay_sums(const gradient_run *g, rounded_sums *r, char *memory)
+static size_t lay_sums(const cpu_gradient_run *g, rounded_sums *r, char *memory)
 {
     size_t used = 0, cell = danaus_dtype_size(sums_of(g));
     r->made = *r->o;
@@ -296,7 +297,7 @@ static size_t lay_sums(const gradient_run *g, rounded_sums *r, char *memory)
     return used;
 }
 
-static void round_sums(const gradient_run *g, const rounded_sums *r)
+static void round_sums(const cpu_gradient_run *g, const rounded_sums *r)
 {
     danaus_dtype type = g->steps->p.dtype;
     if (!r->o->rounded)
@@ -316,7 +317,7 @@ danaus_status dn_cpu_ks_gradient(
     const ks_gradient_operands *o)
 {
     rounded_sums rounded = { .o = o };
-    gradient_run g = {
+    cpu_gradient_run g = {
         .dev = (cpu_device *)dev,
         .steps = steps,
         .adjoint = adjoint,

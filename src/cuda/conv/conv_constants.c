@@ -27,19 +27,19 @@ static int are_alike(const gpu_conv_shape *a, const gpu_conv_shape *b)
 }
 
 /* What is to be there. */
-typedef struct wanted {
+typedef struct wanted_constants {
     const gpu_conv_shape *shape;
     const gpu_conv_mma *mma; /* or NULL */
-} wanted;
+} wanted_constants;
 
-static int is_it(const cuda_constants *c, const wanted *w)
+static int is_it(const cuda_constants *c, const wanted_constants *w)
 {
     if (w->mma)
         return c->mma.root && dn_gpu_conv_mma_same(&c->mma, w->mma);
     return !c->mma.root && are_alike(&c->shape, w->shape);
 }
 
-static const void *find(cuda_gpu *g, const wanted *w)
+static const void *find(cuda_gpu *g, const wanted_constants *w)
 {
     dn_lock(g->lock);
     const cuda_constants *c = g->constants;
@@ -49,13 +49,13 @@ static const void *find(cuda_gpu *g, const wanted *w)
     return c ? c->memory : NULL;
 }
 
-static size_t bytes_of(const wanted *w)
+static size_t bytes_of(const wanted_constants *w)
 {
     return w->mma ? (size_t)dn_gpu_conv_mma_bytes(w->mma)
                   : (size_t)(w->shape->constants * dn_gpu_point(w->shape));
 }
 
-static danaus_status put(cuda_device *d, const wanted *w, void *to)
+static danaus_status put(cuda_device *d, const wanted_constants *w, void *to)
 {
     size_t bytes = bytes_of(w);
     void *made = dn_alloc(bytes);
@@ -79,7 +79,8 @@ static void add(cuda_gpu *g, cuda_constants *c)
 }
 
 /* Threads that make the same at the same time make it twice, which does no harm. */
-static danaus_status get(cuda_device *d, const wanted *w, const void **constants)
+static danaus_status get(
+    cuda_device *d, const wanted_constants *w, const void **constants)
 {
     cuda_gpu *g = d->shared;
     if ((*constants = find(g, w)))
@@ -108,13 +109,13 @@ static danaus_status get(cuda_device *d, const wanted *w, const void **constants
 danaus_status dn_cuda_conv_constants(
     cuda_device *d, const gpu_conv_shape *s, const void **constants)
 {
-    return get(d, &(wanted){ s, NULL }, constants);
+    return get(d, &(wanted_constants){ s, NULL }, constants);
 }
 
 danaus_status dn_cuda_conv_matrices(
     cuda_device *d, const gpu_conv_mma *m, const void **matrices)
 {
-    return m->root ? get(d, &(wanted){ NULL, m }, matrices) : DANAUS_OK;
+    return m->root ? get(d, &(wanted_constants){ NULL, m }, matrices) : DANAUS_OK;
 }
 
 void dn_cuda_free_constants(cuda_gpu *g)

@@ -22,13 +22,13 @@ enum { MOST_EXPONENT = 440 };
 
 static int64_t width(const ks_calibration *c) { return c->complex ? 2 : 1; }
 
-typedef struct chunk {
+typedef struct sample_chunk {
     ks_columns x, y; /* N and M rows */
-} chunk;
+} sample_chunk;
 
-static danaus_status chunk_make(const ks_calibration *c, chunk *s)
+static danaus_status chunk_make(const ks_calibration *c, sample_chunk *s)
 {
-    *s = (chunk){
+    *s = (sample_chunk){
         { c->complex, c->w->cols, 0, dn_calibration_numbers(c, c->w->cols, CHUNK) },
         { c->complex, c->w->rows, 0, dn_calibration_numbers(c, c->w->rows, CHUNK) }
     };
@@ -37,7 +37,7 @@ static danaus_status chunk_make(const ks_calibration *c, chunk *s)
     return DANAUS_OK;
 }
 
-static void chunk_free(chunk *s)
+static void chunk_free(sample_chunk *s)
 {
     dn_free(s->x.at);
     dn_free(s->y.at);
@@ -60,7 +60,7 @@ static void read_columns(
 }
 
 /* Inputs and, if there are some, targets of the samples from `from` on. */
-static void read_chunk(const ks_calibration *c, int64_t from, chunk *s)
+static void read_chunk(const ks_calibration *c, int64_t from, sample_chunk *s)
 {
     const danaus_factorize_desc *desc = c->desc;
     s->x.count = s->y.count = MIN(CHUNK, desc->samples - from);
@@ -79,7 +79,7 @@ static void add_means(const ks_calibration *c, const ks_columns *x, double *mean
 }
 
 /* The means stay zero until all have been summed. */
-static danaus_status find_means(ks_calibration *c, chunk *s)
+static danaus_status find_means(ks_calibration *c, sample_chunk *s)
 {
     double *x = dn_calibration_numbers(c, 1, c->w->cols),
            *y = dn_calibration_numbers(c, 1, c->w->rows);
@@ -132,7 +132,7 @@ danaus_status dn_samples_read(thread_pool *pool, ks_calibration *c)
         TRY(dn_survey(pool, &y, "Y", &y_scale, &c->energy));
         c->scale = y_scale / c->x_scale;
     }
-    chunk s;
+    sample_chunk s;
     danaus_status status = chunk_make(c, &s);
     if (status == DANAUS_OK && desc->bias)
         status = find_means(c, &s);
@@ -149,7 +149,7 @@ danaus_status dn_samples_read(thread_pool *pool, ks_calibration *c)
 danaus_status dn_samples_measure(
     thread_pool *pool, const ks_calibration *c, const ks_factors *f, double *error)
 {
-    chunk s;
+    sample_chunk s;
     ks_room r = { 0 };
     danaus_status status = chunk_make(c, &s);
     if (status == DANAUS_OK)
@@ -204,7 +204,7 @@ static void add_rows(const ks_columns *x, double *sum)
 static danaus_status add_samples(
     thread_pool *pool, const ks_calibration *c, danaus_calibration *sums)
 {
-    chunk s;
+    sample_chunk s;
     danaus_status status = chunk_make(c, &s);
     for (int64_t at = 0; at < c->desc->samples && status == DANAUS_OK; at += CHUNK) {
         read_chunk(c, at, &s);

@@ -14,11 +14,11 @@
 /* size: rows of a tile at most, columns of the batch, 1, resident blocks. */
 enum { ROWS, COLUMNS, LANES, RESIDENT };
 
-typedef struct shape {
+typedef struct mma_shape {
     int64_t tile_rows, row_tiles, steps, depth; /* of rows r and columns k */
     int64_t out_rows;                           /* of y that leave at a time */
     int64_t stages, shared;
-} shape;
+} mma_shape;
 
 /* As many as divide the tile, are a multiple of 16, and at most 64. */
 static int64_t out_rows_of(int64_t tile_rows)
@@ -29,11 +29,11 @@ static int64_t out_rows_of(int64_t tile_rows)
     return rows;
 }
 
-static shape shape_of(const kernel *k, const problem *p)
+static mma_shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .row_tiles = CEIL_DIV(q.b, n[ROWS]) };
+    mma_shape s = { .row_tiles = CEIL_DIV(q.b, n[ROWS]) };
     s.tile_rows = ROUND_UP(CEIL_DIV(q.b, s.row_tiles), 16);
     s.row_tiles = CEIL_DIV(q.b, s.tile_rows);
     s.steps = CEIL_DIV(q.c, LINE);
@@ -70,7 +70,7 @@ static int fits(const kernel *k, const problem *p)
 
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    mma_shape s = shape_of(k, p);
     return (gpu_tile){
         .element = 2,
         .parts = 1,
@@ -82,13 +82,13 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
 
 /* Of a tile: places that it waits for, those of a step of x at once and those of y for 16 rows
    at a time; and their bytes. */
-static double place_waits(const shape *s, const problem *p)
+static double place_waits(const mma_shape *s, const problem *p)
 {
     return (p->orders & DN_READS ? (double)s->steps : 0) +
            (p->orders & DN_WRITES ? (double)s->tile_rows / 16 : 0);
 }
 
-static double place_bytes(const shape *s, const problem *p)
+static double place_bytes(const mma_shape *s, const problem *p)
 {
     double rows = (p->orders & DN_READS ? (double)(s->steps * s->depth) : 0) +
                   (p->orders & DN_WRITES ? (double)s->tile_rows : 0);
@@ -103,7 +103,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    mma_shape s = shape_of(k, p);
     double tiles = (double)tiles_of(k, p, p->batch);
     double steps = (double)(s.steps * blocks_each(p));
     double resident = fmin(n[RESIDENT], ceil(tiles / f->units));
@@ -130,7 +130,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     (void)variant;
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
+    mma_shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
     const gpu_define lines[] = {
         { "LAST", last },

@@ -17,10 +17,10 @@
    warps, resident blocks, parts that numbers are cut into. */
 enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS };
 
-typedef struct shape {
+typedef struct lanes_shape {
     int64_t element, together, tiles_r, warps_s, tile_r, tile_s, row_tiles, steps;
     int64_t w_bytes, stage_bytes, stages, shared;
-} shape;
+} lanes_shape;
 
 /* 4, 8 or 16 lanes; 0: their number is not a multiple of 4. */
 static int64_t lanes_together(int64_t d, int64_t element)
@@ -31,11 +31,11 @@ static int64_t lanes_together(int64_t d, int64_t element)
     return lanes < 4 ? 0 : lanes;
 }
 
-static shape shape_of(const kernel *k, const problem *p)
+static lanes_shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .element = dn_size_of(p->dtype) };
+    lanes_shape s = { .element = dn_size_of(p->dtype) };
     s.together = lanes_together(q.d, s.element);
     s.warps_s = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
     if (!s.warps_s)
@@ -57,7 +57,7 @@ static shape shape_of(const kernel *k, const problem *p)
 
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
-    shape s = shape_of(k, p);
+    lanes_shape s = shape_of(k, p);
     return p->pattern.a * (p->pattern.d / s.together) * s.row_tiles *
            CEIL_DIV(batch, s.tile_s);
 }
@@ -71,7 +71,7 @@ static int fits(const kernel *k, const problem *p)
 
 static gpu_operands operands_of(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    lanes_shape s = shape_of(k, p);
     return (gpu_operands){
         .lanes = s.together,
         .lane_tiles = p->pattern.d / s.together,
@@ -100,7 +100,7 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
+    lanes_shape s = shape_of(k, p);
     double x, y, w = operand_bytes(k, p, &x, &y);
     double memory = 1.1 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double far = dn_pattern_cols(q) * s.element > FAR_BYTES ? 1.7 : 1;
@@ -118,12 +118,12 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 /* What was fitted to times of 16-bit numbers, to 13 %, and of tf32, to 9 % in the mean: times
    of memory and of short pieces; how much slower these are for y, and of what power of the
    distance of its columns s; the second cache's rate over memory's; clocks of a byte of y. */
-typedef struct fit {
+typedef struct lanes_fit {
     double memory, pieces, y_pieces, far, cache, y;
-} fit;
+} lanes_fit;
 
-static const fit times_16 = { 1.25, 1.6, 2, 0.75, 3.2, 0.03 };
-static const fit times_32 = { 1.2, 2.1, 1, 0, 2.7, 0.04 };
+static const lanes_fit times_16 = { 1.25, 1.6, 2, 0.75, 3.2, 0.03 };
+static const lanes_fit times_32 = { 1.2, 2.1, 1, 0, 2.7, 0.04 };
 
 /* Memory, the second cache, which gives and takes short pieces slowly, and what a
    multiprocessor does: steps, bound by tensor cores or by shared memory, and then y.
@@ -132,8 +132,8 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
-    const fit *t = s.element == 2 ? &times_16 : &times_32;
+    lanes_shape s = shape_of(k, p);
+    const lanes_fit *t = s.element == 2 ? &times_16 : &times_32;
     double x, y, w = operand_bytes(k, p, &x, &y);
     double memory = t->memory * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double short_pieces =
@@ -167,7 +167,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    lanes_shape s = shape_of(k, p);
     int64_t block = p->pattern.d / s.together * s.row_tiles * s.steps * s.w_bytes;
     const gpu_define lines[] = {
         { "SPLIT", n[PARTS] > 1 },
@@ -188,7 +188,7 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    shape s = shape_of(k, p);
+    lanes_shape s = shape_of(k, p);
     const int *n = dn_gpu_size(k);
     *launch = dn_gpu_stay(
         tiles_of(k, p, call->batch), (int64_t)f->units * n[RESIDENT],

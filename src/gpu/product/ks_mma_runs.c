@@ -16,11 +16,11 @@
    parts that numbers are cut into. */
 enum { TILES_R, TILES_S, LANES, WARPS, RESIDENT, PARTS };
 
-typedef struct shape {
+typedef struct runs_shape {
     int64_t element, each, together, lane_tiles, warps_r, warps_s, tiles_r, row_tiles;
     int64_t tile_r, tile_s, units, steps;
     int64_t x_bytes, w_bytes, y_bytes, out, stages, shared;
-} shape;
+} runs_shape;
 
 /* Bytes of shared memory for a column's runs: see CHUNKS() there. */
 static int64_t pitch(int64_t element, int64_t runs, int64_t numbers)
@@ -29,7 +29,7 @@ static int64_t pitch(int64_t element, int64_t runs, int64_t numbers)
     return (runs * ((numbers + 2 * per - 2) / per) | 1) * 16;
 }
 
-static void set_memory(shape *s, const kernel *k, const problem *p)
+static void set_memory(runs_shape *s, const kernel *k, const problem *p)
 {
     int64_t d = p->pattern.d, columns = s->units * UNIT_BYTES / s->element;
     int all = s->together >= d;
@@ -61,11 +61,11 @@ static int64_t row_warps(int64_t left, int64_t most, int64_t rows, int64_t colum
 }
 
 /* Warps take all lanes, several each if there are registers, then rows and columns. */
-static shape shape_of(const kernel *k, const problem *p)
+static runs_shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .element = dn_size_of(p->dtype) };
+    runs_shape s = { .element = dn_size_of(p->dtype) };
     int64_t most = n[WARPS] * n[TILES_R];
     s.lane_tiles = CEIL_DIV(q.d, most);
     s.each = CEIL_DIV(CEIL_DIV(q.d, s.lane_tiles), n[WARPS]);
@@ -90,7 +90,7 @@ static shape shape_of(const kernel *k, const problem *p)
     return s;
 }
 
-static int64_t tiles_of(const shape *s, const problem *p, int64_t batch)
+static int64_t tiles_of(const runs_shape *s, const problem *p, int64_t batch)
 {
     return p->pattern.a * s->lane_tiles * s->row_tiles * CEIL_DIV(batch, s->tile_s);
 }
@@ -105,7 +105,7 @@ static int fits(const kernel *k, const problem *p)
 
 static gpu_operands operands_of(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    runs_shape s = shape_of(k, p);
     return (gpu_operands){
         .lanes = s.together,
         .lane_tiles = s.lane_tiles,
@@ -119,7 +119,7 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
 /* Clocks of a multiprocessor for a tile beside others: instructions of tensor cores, numbers of
    x that are read and of y that are put into shared memory one by one, where threads meet the
    same banks, and chunks on their way; and what a block waits for, while others run. */
-static double tile_clocks(const gpu_facts *f, const kernel *k, const shape *s)
+static double tile_clocks(const gpu_facts *f, const kernel *k, const runs_shape *s)
 {
     const int *n = dn_gpu_size(k);
     double warps = (double)(s->together * s->warps_r * s->warps_s);
@@ -140,7 +140,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    runs_shape s = shape_of(k, p);
     double tiles = (double)tiles_of(&s, p, p->batch), y = (double)(s.y_bytes / s.out);
     double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_operand_bytes(k, p);
     double fetched = (double)(s.steps * (s.x_bytes + s.w_bytes)) + y * n[TILES_S];
@@ -157,7 +157,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    runs_shape s = shape_of(k, p);
     int64_t block = s.lane_tiles * s.row_tiles * s.steps * s.w_bytes;
     const gpu_define lines[] = {
         { "SPLIT", n[PARTS] > 1 },
@@ -180,7 +180,7 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    shape s = shape_of(k, p);
+    runs_shape s = shape_of(k, p);
     *launch = dn_gpu_stay(
         tiles_of(&s, p, call->batch), (int64_t)f->units * dn_gpu_size(k)[RESIDENT],
         (int)(s.together / s.each * s.warps_r * s.warps_s * 32), s.shared);

@@ -23,7 +23,7 @@
 enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
 
 /* Of the inner factor l and the outer factor w; units and steps as in the text. */
-typedef struct shape {
+typedef struct pair_shape {
     danaus_pattern l, w;
     int64_t element, step; /* bytes of a number, columns k of a step */
     int64_t resident;
@@ -33,15 +33,15 @@ typedef struct shape {
     int64_t tiles, units, steps;
     int64_t row_pitch, pair_bytes, shared;
     int64_t l_bytes, w_bytes; /* packed */
-} shape;
+} pair_shape;
 
 /* With `blocks` resident. Words have two numbers or one. Units of one take fewer registers,
    which is faster where these are short alone; weights of two steps are there at a time. */
-static shape shape_with(const kernel *k, const problem *p, int64_t blocks)
+static pair_shape shape_with(const kernel *k, const problem *p, int64_t blocks)
 {
     int64_t columns = dn_gpu_size(k)[COLUMNS], element = dn_size_of(p->dtype);
     danaus_pattern l = p->inner, w = p->pattern;
-    shape s = { .l = l, .w = w, .element = element, .l_blocks = l.a / w.a };
+    pair_shape s = { .l = l, .w = w, .element = element, .l_blocks = l.a / w.a };
     int small = element == WORD_BYTES && dn_gpu_size(k)[WARPS] * blocks > LEAST_WARPS;
     s.resident = blocks;
     s.step = STEP_BYTES / element;
@@ -74,7 +74,7 @@ static int sizes_fit(const problem *p)
 }
 
 /* Registers of a thread that sums, weights of two steps and x of a unit take. */
-static int64_t live(const shape *s, int64_t columns)
+static int64_t live(const pair_shape *s, int64_t columns)
 {
     int64_t tiles = MAX(s->l_tiles, s->tiles), eights = columns / 8;
     int64_t slots = s->l.b % (s->unit_k * s->w.d) ? s->unit_k : 1;
@@ -82,7 +82,7 @@ static int64_t live(const shape *s, int64_t columns)
     return sums + 16 * tiles + slots * s->l_steps / s->unit_k * 4 * eights;
 }
 
-static int may_reside(const kernel *k, const shape *s)
+static int may_reside(const kernel *k, const pair_shape *s)
 {
     const int *n = dn_gpu_size(k);
     int64_t warps = n[WARPS] * s->resident, own = REGISTERS / (32 * warps);
@@ -92,10 +92,10 @@ static int may_reside(const kernel *k, const shape *s)
 }
 
 /* With as many blocks resident as may be, at most those that the row would have; 0: none. */
-static shape shape_of(const kernel *k, const problem *p)
+static pair_shape shape_of(const kernel *k, const problem *p)
 {
     int64_t blocks = dn_gpu_size(k)[RESIDENT];
-    shape s = shape_with(k, p, blocks);
+    pair_shape s = shape_with(k, p, blocks);
     while (blocks && !may_reside(k, &s))
         s = shape_with(k, p, --blocks);
     return s;
@@ -116,7 +116,7 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    pair_shape s = shape_of(k, p);
     return (size_t)(s.l_bytes + s.w_bytes);
 }
 
@@ -128,7 +128,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    pair_shape s = shape_of(k, p);
     double share = f->bandwidth / f->units, blocks = (double)p->pattern.a;
     double resident = (double)s.resident;
     double moved = dn_gpu_moved_bytes(p) / (double)p->batch * n[COLUMNS] / blocks;
@@ -143,16 +143,16 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 
 /* ---- weights: the 16 bytes that a lane of a warp has of a fragment ---- */
 
-typedef struct entry {
+typedef struct pair_entry {
     int64_t row, column; /* in the tile; column: the number that the lane has it by */
     int g, t;            /* of the lane: four of them share a row */
-} entry;
+} pair_entry;
 
 /* `word`: elements of a word, of which a lane has four. */
-static entry entry_at(int lane, int number, int word)
+static pair_entry entry_at(int lane, int number, int word)
 {
     int n = number / word;
-    return (entry){
+    return (pair_entry){
         .row = lane / 4 + n % 2 * 8,
         .column = n / 2 * word + number % word,
         .g = lane / 4,
@@ -178,7 +178,7 @@ typedef struct fragment {
 /* In a step, lane t has the t-th 16 bytes of x, half of them for each of two products. */
 static void pack_inner(const gpu_packing *g, fragment f, char *to)
 {
-    const shape *s = g->shape;
+    const pair_shape *s = g->shape;
     int word = (int)(WORD_BYTES / s->element);
     int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / s->unit_k;
     int64_t i = f.unit / s->l_units, in_block = f.unit % s->l_units;
@@ -186,7 +186,7 @@ static void pack_inner(const gpu_packing *g, fragment f, char *to)
     int64_t j = in_block % groups * s->l_tiles * 16 + f.tile * 16;
     for (int lane = 0; lane < 32; lane++)
         for (int number = 0; number < 4 * word; number++, to += s->element) {
-            entry e = entry_at(lane, number, word);
+            pair_entry e = entry_at(lane, number, word);
             int64_t m = k * s->w.d + j + e.row;
             int64_t column = f.step % depth * s->step + e.t * 4 * word +
                              f.half * 2 * word + e.column;
@@ -198,13 +198,13 @@ static void pack_inner(const gpu_packing *g, fragment f, char *to)
 /* The words of 16 bytes are exchanged by the lane j. */
 static void pack_outer(const gpu_packing *g, fragment f, char *to)
 {
-    const shape *s = g->shape;
+    const pair_shape *s = g->shape;
     int word = (int)(WORD_BYTES / s->element);
     int64_t i = f.unit / s->units, depth = s->steps / s->unit_j;
     int64_t j = f.unit % s->units * s->unit_j + f.step / depth;
     for (int lane = 0; lane < 32; lane++)
         for (int number = 0; number < 4 * word; number++, to += s->element) {
-            entry e = entry_at(lane, number, word);
+            pair_entry e = entry_at(lane, number, word);
             int64_t k = f.step % depth * s->step + f.half * (s->step / 2) +
                         e.column / word * 4 * word + (e.t ^ (j & 3)) * word +
                         e.column % word;
@@ -214,7 +214,7 @@ static void pack_outer(const gpu_packing *g, fragment f, char *to)
 
 static void pack_inner_unit(const gpu_packing *g, int64_t n, char *to)
 {
-    const shape *s = g->shape;
+    const pair_shape *s = g->shape;
     for (int64_t step = 0; step < s->l_steps; step++)
         for (int64_t f = 0; f < 2 * s->l_tiles; f++, to += FRAGMENT)
             pack_inner(g, (fragment){ n, step, f / 2, f % 2 }, to);
@@ -222,7 +222,7 @@ static void pack_inner_unit(const gpu_packing *g, int64_t n, char *to)
 
 static void pack_outer_unit(const gpu_packing *g, int64_t n, char *to)
 {
-    const shape *s = g->shape;
+    const pair_shape *s = g->shape;
     for (int64_t step = 0; step < s->steps; step++)
         for (int64_t f = 0; f < 2 * s->tiles; f++, to += FRAGMENT)
             pack_outer(g, (fragment){ n, step, f / 2, f % 2 }, to);
@@ -230,7 +230,7 @@ static void pack_outer_unit(const gpu_packing *g, int64_t n, char *to)
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    shape s = shape_of(k, p);
+    pair_shape s = shape_of(k, p);
     int64_t l_units = s.w.a * s.l_units, units = s.w.a * s.units;
     gpu_packing inner = {
         k, p, w, &s, s.l_bytes / l_units, pack_inner_unit, DN_DROP_TF32, 0
@@ -253,7 +253,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    pair_shape s = shape_of(k, p);
     const gpu_define lines[] = {
         { "L_BLOCKS", s.l_blocks },   { "L_ROWS", s.l.b },
         { "L_COLS", s.l.c },          { "L_TILES", s.l_tiles },
@@ -270,7 +270,7 @@ static void launch_of(
     gpu_launch *launch)
 {
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    pair_shape s = shape_of(k, p);
     *launch = dn_gpu_stay(
         tiles_of(k, p, call->batch), f->units * s.resident, n[WARPS] * 32, s.shared);
 }

@@ -14,13 +14,13 @@
    that share columns k, resident blocks, parts that numbers are cut into. */
 enum { TILES_R, TILES_S, WARPS_R, WARPS_K, RESIDENT, PARTS };
 
-typedef struct shape {
+typedef struct split_shape {
     int64_t element, together, units, tiles_r, tile_r, tile_k, steps, operands;
     int64_t stages, shared;
-} shape;
+} split_shape;
 
 /* Sums take the place of stages. */
-static void set_memory(shape *s, const kernel *k, danaus_layout layout)
+static void set_memory(split_shape *s, const kernel *k, danaus_layout layout)
 {
     const int *n = dn_gpu_size(k);
     int64_t columns = 8 * n[TILES_S];
@@ -34,7 +34,7 @@ static void set_memory(shape *s, const kernel *k, danaus_layout layout)
     s->shared = MAX(s->stages * stage, sums);
 }
 
-static void set_lanes(shape *s, const kernel *k, const problem *p, int64_t lanes)
+static void set_lanes(split_shape *s, const kernel *k, const problem *p, int64_t lanes)
 {
     const int *n = dn_gpu_size(k);
     s->together = lanes;
@@ -47,10 +47,10 @@ static void set_lanes(shape *s, const kernel *k, const problem *p, int64_t lanes
 }
 
 /* Batch-first as many lanes follow each other as there is room for, of 16 bytes. */
-static shape shape_of(const kernel *k, const problem *p)
+static split_shape shape_of(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    shape s = { .element = dn_size_of(p->dtype) };
+    split_shape s = { .element = dn_size_of(p->dtype) };
     int64_t lanes = p->layout == DANAUS_BATCH_LAST ? 1 : 16 / s.element;
     while (q.d % lanes)
         lanes /= 2;
@@ -64,7 +64,7 @@ static shape shape_of(const kernel *k, const problem *p)
 }
 
 static int64_t tiles_of(
-    const shape *s, const kernel *k, danaus_pattern q, int64_t batch)
+    const split_shape *s, const kernel *k, danaus_pattern q, int64_t batch)
 {
     return q.a * (q.d / s->together) * CEIL_DIV(q.b, s->tile_r) *
            CEIL_DIV(batch, 8 * dn_gpu_size(k)[TILES_S]);
@@ -82,7 +82,7 @@ static int fits(const kernel *k, const problem *p)
 {
     if (!dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) || !dn_gpu_moves_rows(p))
         return 0;
-    shape s = shape_of(k, p);
+    split_shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
     int64_t beside = last                         ? dn_gpu_size(k)[TILES_S]
                      : s.together == p->pattern.d ? 2
@@ -91,7 +91,7 @@ static int fits(const kernel *k, const problem *p)
 }
 
 /* Bytes of a second cache's sector that are of no use to lanes which lie between others. */
-static double waste_of(const shape *s, const problem *p)
+static double waste_of(const split_shape *s, const problem *p)
 {
     double lanes = (double)s->together, all = (double)p->pattern.d;
     if (p->layout == DANAUS_BATCH_LAST)
@@ -102,7 +102,7 @@ static double waste_of(const shape *s, const problem *p)
 /* Clocks of a warp's step: products and operands of w, and copies of x, which are many if
    rows of columns s are not aligned. */
 static double step_clocks(
-    const gpu_facts *f, const shape *s, const kernel *k, const problem *p)
+    const gpu_facts *f, const split_shape *s, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     int last = p->layout == DANAUS_BATCH_LAST && !is_one_column(p, p->batch);
@@ -123,7 +123,7 @@ static double step_clocks(
 
 static gpu_operands operands_of(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    split_shape s = shape_of(k, p);
     return (gpu_operands){
         .lanes = s.together,
         .lane_tiles = p->pattern.d / s.together,
@@ -138,7 +138,7 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
 /* Places that a block waits for one after the other: of the steps of x that are on their way
    from the beginning, and of y by each thread. */
 static double place_waits(
-    const shape *s, const kernel *k, const problem *p, double each)
+    const split_shape *s, const kernel *k, const problem *p, double each)
 {
     const int *n = dn_gpu_size(k);
     double sums = (double)(s->tiles_r * s->together * n[TILES_S]) * 4;
@@ -161,7 +161,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
+    split_shape s = shape_of(k, p);
     double line = (double)p->batch * (double)s.element,
            w = (double)dn_gpu_operand_bytes(k, p);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
@@ -194,7 +194,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    split_shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST && !(variant && is_one_column(p, 1));
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
@@ -222,7 +222,7 @@ static void launch_of(
 {
     (void)f;
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    split_shape s = shape_of(k, p);
     int64_t tiles = tiles_of(&s, k, p->pattern, call->batch);
     *launch = dn_gpu_stay(tiles, tiles, n[WARPS_R] * n[WARPS_K] * 32, s.shared);
 }

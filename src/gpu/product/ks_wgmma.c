@@ -24,11 +24,11 @@
    another factor takes. */
 enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS, MIDDLE };
 
-typedef struct shape {
+typedef struct wgmma_shape {
     int element, line, parts;
     int64_t tile_rows, row_tiles, steps, depth; /* of rows r and columns k */
     int64_t w_bytes, stage_bytes, stages, shared;
-} shape;
+} wgmma_shape;
 
 static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
 
@@ -42,11 +42,11 @@ static int trades(const kernel *k)
     return dn_gpu_size(k)[GROUPS] == 2 && dn_gpu_size(k)[RESIDENT] == 1;
 }
 
-static shape shape_of(const kernel *k, const problem *p)
+static wgmma_shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .element = (int)danaus_dtype_size(p->dtype), .parts = n[PARTS] };
+    wgmma_shape s = { .element = (int)danaus_dtype_size(p->dtype), .parts = n[PARTS] };
     s.line = LINE_BYTES / s.element;
     s.row_tiles = CEIL_DIV(q.b, p->gated ? MIN(n[ROWS], MOST_GATED) : n[ROWS]);
     s.tile_rows = ROUND_UP(CEIL_DIV(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
@@ -93,7 +93,7 @@ static int fits(const kernel *k, const problem *p)
    meet different banks. */
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    wgmma_shape s = shape_of(k, p);
     return (gpu_tile){
         .element = s.element,
         .parts = s.parts,
@@ -145,7 +145,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
-    shape s = shape_of(k, p);
+    wgmma_shape s = shape_of(k, p);
     double clock = 0.87 * f->clock;
     double tiles = (double)tiles_of(k, p, p->batch);
     double steps = (double)(s.steps * blocks_each(p));
@@ -266,7 +266,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
+    wgmma_shape s = shape_of(k, p);
     int64_t w_bytes = q.a * q.b * q.c * q.d * s.element;
     const gpu_define lines[] = {
         { "WGMMA", 1 },
@@ -339,7 +339,7 @@ static void maps_of(
     const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
 {
     int aligned = !variant_of(k, p, call);
-    shape s = shape_of(k, p);
+    wgmma_shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
     if (aligned)
         map[GPU_MAP_X] =

@@ -26,10 +26,10 @@
    is what another factor made, parts that numbers are cut into. */
 enum { ROWS, COLUMNS, LANES, CLUSTER, MIDDLE, PARTS };
 
-typedef struct shape {
+typedef struct wgmma_lanes_shape {
     int64_t element, together, halves, per_load, tile_s, tile_r, row_tiles, steps;
     int64_t units, lane_bytes, w_bytes, stages, shared;
-} shape;
+} wgmma_lanes_shape;
 
 /* At most `most` lanes that lie together, in at least 16 bytes, where the copy engine can
    begin; also 8 bytes that are all. 0: there is no such number. */
@@ -42,9 +42,12 @@ static int64_t lanes_together(int64_t d, int64_t element, int64_t most)
 }
 
 /* Whether 16 bytes are one column k or row r. */
-static int is_wide(const shape *s) { return s->together * s->element >= UNIT_BYTES; }
+static int is_wide(const wgmma_lanes_shape *s)
+{
+    return s->together * s->element >= UNIT_BYTES;
+}
 
-static void cut_rows(shape *s, int64_t rows, int64_t most, int64_t cluster)
+static void cut_rows(wgmma_lanes_shape *s, int64_t rows, int64_t most, int64_t cluster)
 {
     s->row_tiles = ROUND_UP(CEIL_DIV(rows, most), cluster);
     s->tile_r = ROUND_UP(CEIL_DIV(rows, s->row_tiles), 16);
@@ -53,11 +56,11 @@ static void cut_rows(shape *s, int64_t rows, int64_t most, int64_t cluster)
 
 /* Of what another factor made, tiles of 16 bits have fewer rows if a tenth of them were
    empty. */
-static shape shape_of(const kernel *k, const problem *p)
+static wgmma_lanes_shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .element = dn_size_of(p->dtype) };
+    wgmma_lanes_shape s = { .element = dn_size_of(p->dtype) };
     s.together = lanes_together(q.d, s.element, n[LANES]);
     if (!s.together)
         return s;
@@ -85,7 +88,7 @@ static shape shape_of(const kernel *k, const problem *p)
 
 static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
 {
-    shape s = shape_of(k, p);
+    wgmma_lanes_shape s = shape_of(k, p);
     const int *n = dn_gpu_size(k);
     return p->pattern.a * (p->pattern.d / s.together) * (s.row_tiles / n[CLUSTER]) *
            CEIL_DIV(batch, s.tile_s);
@@ -107,7 +110,7 @@ static int fits(const kernel *k, const problem *p)
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
-    shape s = shape_of(k, p);
+    wgmma_lanes_shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
     return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
 }
@@ -115,7 +118,8 @@ static size_t packed_bytes(const kernel *k, const problem *p)
 /* Of f32, a fit to 30 times, to 5 %: three products of tensor cores and what is
    beside them for each lane of a step, of both groups, and then y, or memory. */
 static double split_cost(
-    const gpu_facts *f, const kernel *k, const problem *p, const shape *s, double bytes)
+    const gpu_facts *f, const kernel *k, const problem *p, const wgmma_lanes_shape *s,
+    double bytes)
 {
     int64_t d = p->pattern.d;
     double clock = 0.87 * f->clock;
@@ -131,12 +135,12 @@ static double split_cost(
    of x go in and out of shared memory and how often they are fetched, times of pieces of 32
    bytes, bytes of y a clock, of what power of their distance columns s of y are stored more
    slowly, bytes a clock from the second cache for clusters of 1, 2 and 4. */
-typedef struct fit {
+typedef struct wgmma_lanes_fit {
     double shared, fetched, pieces, y, far, rates[3];
-} fit;
+} wgmma_lanes_fit;
 
-static const fit times_16 = { 5.2, 1.4, 1.7, 20, 0.26, { 43, 36, 52 } };
-static const fit times_32 = { 2.8, 4, 1, 14, 0, { 69, 69, 69 } };
+static const wgmma_lanes_fit times_16 = { 5.2, 1.4, 1.7, 20, 0.26, { 43, 36, 52 } };
+static const wgmma_lanes_fit times_32 = { 2.8, 4, 1, 14, 0, { 69, 69, 69 } };
 
 /* A step is bound by what goes in and out of shared memory, x and w twice and w once more
    for a second group with the same lanes, or by the second cache; y follows. */
@@ -144,12 +148,12 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
+    wgmma_lanes_shape s = shape_of(k, p);
     int all = q.d == s.together, in_lines = all || n[MIDDLE];
     double bytes = dn_gpu_moved_bytes(p);
     if (n[PARTS] == 2)
         return split_cost(f, k, p, &s, bytes);
-    const fit *t = s.element == 2 ? &times_16 : &times_32;
+    const wgmma_lanes_fit *t = s.element == 2 ? &times_16 : &times_32;
     double clock = 0.87 * f->clock;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
     double shared =
@@ -182,7 +186,7 @@ static int64_t in_turn(int64_t place)
    made: the even ones first. */
 static int64_t even_first(int64_t place) { return place % 4 * 2 + place / 4; }
 
-static int64_t column_at(const shape *s, int middle, int64_t place)
+static int64_t column_at(const wgmma_lanes_shape *s, int middle, int64_t place)
 {
     if (s->element == 4)
         return middle || !is_wide(s) ? even_first(place) : place;
@@ -195,7 +199,7 @@ static int64_t column_at(const shape *s, int middle, int64_t place)
 static void pack_operand(
     const gpu_packing *g, int64_t block, int64_t r0, int64_t k0, char *to)
 {
-    const shape *s = g->shape;
+    const wgmma_lanes_shape *s = g->shape;
     const int *n = dn_gpu_size(g->kernel);
     int64_t per = UNIT_BYTES / s->element, rest = s->tile_r * STEP_BYTES;
     for (int64_t row = 0; row < s->tile_r; row++)
@@ -215,7 +219,7 @@ static void pack_operand(
 /* The operands of all lanes of a step, number `number` of [block][tile of rows][step]. */
 static void pack_step(const gpu_packing *g, int64_t number, char *to)
 {
-    const shape *s = g->shape;
+    const wgmma_lanes_shape *s = g->shape;
     const weights_view *w = &g->w;
     int64_t d = g->p->pattern.d, step = number % s->steps,
             tile = number / s->steps % s->row_tiles;
@@ -229,7 +233,7 @@ static void pack_step(const gpu_packing *g, int64_t number, char *to)
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    shape s = shape_of(k, p);
+    wgmma_lanes_shape s = shape_of(k, p);
     gpu_packing g = { k, p, w, &s, s.w_bytes, pack_step, DN_DROP_TF32, 0 };
     int64_t blocks = p->pattern.a * (p->pattern.d / s.together);
     dn_gpu_pack(&g, blocks * s.row_tiles * s.steps, packed);
@@ -250,7 +254,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = shape_of(k, p);
+    wgmma_lanes_shape s = shape_of(k, p);
     int64_t w_block = q.b * q.c * q.d * s.element;
     const gpu_define lines[] = {
         { "WGMMA", 1 },
@@ -283,8 +287,8 @@ static void launch_of(
 
 /* Of x or y with so many columns k or rows r in a block. */
 static gpu_map map_of(
-    const kernel *k, const shape *s, danaus_pattern q, int64_t batch, int64_t rows,
-    int box_columns)
+    const kernel *k, const wgmma_lanes_shape *s, danaus_pattern q, int64_t batch,
+    int64_t rows, int box_columns)
 {
     int wide =
         s->halves == 2 || (s->element == 4 && is_wide(s) && !dn_gpu_size(k)[MIDDLE]);
@@ -307,7 +311,7 @@ static gpu_map map_of(
 
 /* Of x that another factor made: a share of the lanes. */
 static gpu_map middle_map_of(
-    const kernel *k, const shape *s, danaus_pattern q, int64_t batch)
+    const kernel *k, const wgmma_lanes_shape *s, danaus_pattern q, int64_t batch)
 {
     int64_t line = DN_MIDDLE_BYTES / s->element;
     return (gpu_map){
@@ -324,7 +328,7 @@ static void maps_of(
     const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
 {
     int aligned = !variant_of(k, p, call);
-    shape s = shape_of(k, p);
+    wgmma_lanes_shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
     if (dn_gpu_size(k)[MIDDLE])
         map[GPU_MAP_X] = middle_map_of(k, &s, q, call->batch);

@@ -41,7 +41,7 @@ static danaus_status read_config(bert *m, const json_t *config, encoder_config *
 }
 
 static danaus_status open_block(
-    const bert *m, binder *b, int64_t number, double epsilon, block *to)
+    const bert *m, binder *b, int64_t number, double epsilon, bert_block *to)
 {
     const block_shape shape = { m->width, m->inner, m->activation,
                                 b->device->backend->on_host ? CHUNK_TOKENS
@@ -126,11 +126,11 @@ static void bert_close(danaus_model *model)
 /* ---- running ---- */
 
 /* Activations of a chunk, in one block of device memory. */
-typedef struct activations {
+typedef struct bert_activations {
     void *h, *q, *k, *v, *mixed, *inner;
-} activations;
+} bert_activations;
 
-static uintptr_t lay(const bert *m, int64_t tokens, uintptr_t at, activations *a)
+static uintptr_t lay(const bert *m, int64_t tokens, uintptr_t at, bert_activations *a)
 {
     int64_t number = dn_size_of(m->words.norm.dtype), row = tokens * m->width * number;
     a->h = dn_cut(&at, row);
@@ -144,14 +144,14 @@ static uintptr_t lay(const bert *m, int64_t tokens, uintptr_t at, activations *a
 
 static int64_t bert_bytes(const danaus_model *model, int64_t tokens, int64_t longest)
 {
-    activations a;
+    bert_activations a;
     (void)longest;
     return (int64_t)lay(model->own, tokens, 0, &a);
 }
 
 static danaus_status run_block(
-    const bert *m, danaus_device *device, const block *b, const chunk *c,
-    const activations *a)
+    const bert *m, danaus_device *device, const bert_block *b, const token_chunk *c,
+    const bert_activations *a)
 {
     const linear *w = b->linear;
     int64_t tokens = c->tokens, width = m->width;
@@ -175,10 +175,11 @@ static danaus_status run_block(
 }
 
 static danaus_status bert_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
+    danaus_model *model, danaus_device *device, const token_chunk *c, void *memory,
+    void **h)
 {
     const bert *m = model->own;
-    activations a;
+    bert_activations a;
     lay(m, c->tokens, (uintptr_t)memory, &a);
     TRY(dn_words_run(&m->words, device, c->tokens, c->ids, c->positions, a.h));
     for (int64_t i = 0; i < m->layers; i++)

@@ -12,16 +12,16 @@
 #define CHUNK_TOKENS 1024
 #define GPU_TOKENS   16384 /* so many on a GPU */
 
-typedef struct block {
+typedef struct bert_block {
     linear *linear; /* BLOCK_LINEARS */
     affine attention, output;
-} block;
+} bert_block;
 
 typedef struct bert {
     int64_t layers, width, heads, inner;
     danaus_activation activation;
     words words;
-    block *blocks;
+    bert_block *blocks;
 } bert;
 
 danaus_status dn_bert_compress(

@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* The sums over inputs of a layer in the dense model. */
-static const stage_sums *sums_of(const work *w, int64_t number)
+static const stage_sums *sums_of(const bert_work *w, int64_t number)
 {
     int64_t block_number = number / BLOCK_LINEARS;
     bert_stage stage = dn_stage_of((int)(number % BLOCK_LINEARS));
@@ -31,7 +31,7 @@ static const stage_sums *sums_of(const work *w, int64_t number)
 /* By the dense layer's own inputs and outputs. */
 static danaus_status list_choices(void *user, int number, choices *c)
 {
-    const work *w = user;
+    const bert_work *w = user;
     const linear *layer = &w->model->linear[number];
     const target *t = &w->target[number];
     const stage_sums *s = sums_of(w, number);
@@ -55,7 +55,7 @@ static danaus_status list_choices(void *user, int number, choices *c)
 
 /* ---- 3: fits ---- */
 
-static bert_layers layers_here(const work *w, int64_t block_number)
+static bert_layers layers_here(const bert_work *w, int64_t block_number)
 {
     bert_layers found = { 0 };
     for (int i = 0; i < BLOCK_LINEARS; i++) {
@@ -67,12 +67,12 @@ static bert_layers layers_here(const work *w, int64_t block_number)
 }
 
 /* Rows of a batch at a block, in one of the states. */
-static float *state_of(const work *w, int which, int64_t batch)
+static float *state_of(const bert_work *w, int which, int64_t batch)
 {
     return w->states[which] + w->texts.offsets[batch * TEXTS_BATCH] * w->m->width;
 }
 
-static danaus_status start_states(work *w)
+static danaus_status start_states(bert_work *w)
 {
     TRY(dn_words_run(
         &w->m->words, w->device, w->texts.tokens, w->texts.ids, w->texts.positions,
@@ -85,9 +85,10 @@ static danaus_status start_states(work *w)
 
 /* Both passes of a batch up to a stage: what dense layers make, what layers here read. */
 static danaus_status run_both(
-    work *w, int64_t block_number, bert_stage stage, int64_t batch, int64_t *offsets)
+    bert_work *w, int64_t block_number, bert_stage stage, int64_t batch,
+    int64_t *offsets)
 {
-    const block *b = &w->m->blocks[block_number];
+    const bert_block *b = &w->m->blocks[block_number];
     bert_layers dense = dn_work_dense(w, block_number),
                 here = layers_here(w, block_number);
     dn_work_batch(w, batch, offsets, &w->dense);
@@ -110,7 +111,7 @@ static int is_part(int layer) { return layer == OUTPUT || layer == DOWN; }
 
 /* The rows that a layer should make, in `of[layer]` of the gradients, which are free by now:
    for parts of a residual sum what completes it. */
-static const float *targets_of(work *w, int layer)
+static const float *targets_of(bert_work *w, int layer)
 {
     const float *wanted = dn_pass_output(&w->dense, layer);
     if (!is_part(layer))
@@ -122,14 +123,14 @@ static const float *targets_of(work *w, int layer)
     return to;
 }
 
-static outer *cross_of(work *w, int layer)
+static outer *cross_of(bert_work *w, int layer)
 {
     return layer == UP ? &w->cross[1] : layer == DOWN ? &w->cross[0] : &w->square[0];
 }
 
 /* Adds a batch to the moments of the chosen layers of a stage; x^T x is the first's. */
 static danaus_status add_moments(
-    work *w, int64_t block_number, bert_stage stage, stage_fit *to)
+    bert_work *w, int64_t block_number, bert_stage stage, stage_fit *to)
 {
     const float *x = dn_pass_input(&w->here, stage);
     moments *of = to->of, *first = NULL;
@@ -156,7 +157,7 @@ static danaus_status add_moments(
 }
 
 static danaus_status bound_layer(
-    const work *w, int64_t number, int layer, targets *part, fit *f)
+    const bert_work *w, int64_t number, int layer, targets *part, fit *f)
 {
     const stage_sums *s = sums_of(w, number);
     targets t;
@@ -169,7 +170,7 @@ static danaus_status bound_layer(
     return status;
 }
 
-static danaus_status fit_layer(work *w, int64_t number, int layer, stage_fit *from)
+static danaus_status fit_layer(bert_work *w, int64_t number, int layer, stage_fit *from)
 {
     target *t = &w->target[number];
     const moments *m = &from->of[layer];
@@ -194,7 +195,7 @@ static danaus_status fit_layer(work *w, int64_t number, int layer, stage_fit *fr
 }
 
 static danaus_status fit_stage(
-    work *w, int64_t block_number, bert_stage stage, stage_fit *to)
+    bert_work *w, int64_t block_number, bert_stage stage, stage_fit *to)
 {
     int64_t offsets[TEXTS_BATCH + 1];
     moments *of = to->of;
@@ -229,7 +230,7 @@ static danaus_status fit_stage(
 }
 
 /* Both states go on to the next block. */
-static danaus_status advance(work *w, int64_t block_number)
+static danaus_status advance(bert_work *w, int64_t block_number)
 {
     int64_t offsets[TEXTS_BATCH + 1];
     bert_layers here = layers_here(w, block_number);
@@ -245,7 +246,7 @@ static danaus_status advance(work *w, int64_t block_number)
     return DANAUS_OK;
 }
 
-static danaus_status fit_all(work *w)
+static danaus_status fit_all(bert_work *w)
 {
     TRY(start_states(w));
     for (int64_t b = 0; b < w->m->layers; b++) {
@@ -266,7 +267,7 @@ static danaus_status fit_all(work *w)
     return DANAUS_OK;
 }
 
-static void install(work *w)
+static void install(bert_work *w)
 {
     for (int i = 0; i < w->layers; i++) {
         if (!w->target[i].made.plan)
@@ -281,12 +282,12 @@ danaus_status dn_bert_compress(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
 {
-    work w = { .model = model,
-               .m = model->own,
-               .device = device,
-               .how = how,
-               .layers = model->linears,
-               .random = how->seed };
+    bert_work w = { .model = model,
+                    .m = model->own,
+                    .device = device,
+                    .how = how,
+                    .layers = model->linears,
+                    .random = how->seed };
     if (sequences < 2)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,

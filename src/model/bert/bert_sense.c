@@ -8,12 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-static const int32_t *ids_of(const work *w, int64_t batch)
+static const int32_t *ids_of(const bert_work *w, int64_t batch)
 {
     return w->texts.ids + w->texts.offsets[batch * TEXTS_BATCH];
 }
 
-static const int32_t *positions_of(const work *w, int64_t batch)
+static const int32_t *positions_of(const bert_work *w, int64_t batch)
 {
     return w->texts.positions + w->texts.offsets[batch * TEXTS_BATCH];
 }
@@ -33,7 +33,7 @@ static double random_normal(uint64_t *state)
 
 /* v[i] = sum over j of normal numbers times (z[j] - the mean of z) / sqrt(count): directions
    with the covariance of the embeddings z. */
-static void make_directions(work *w, int64_t count, float *z, float *v)
+static void make_directions(bert_work *w, int64_t count, float *z, float *v)
 {
     int64_t n = w->m->width;
     for (int64_t c = 0; c < n; c++) {
@@ -54,7 +54,7 @@ static void make_directions(work *w, int64_t count, float *z, float *v)
 
 /* The gradient at the last rows h of sequence s from that at its embedding, v. */
 static void pool_back(
-    const work *w, const bert_pass *p, int64_t s, const float *v, float *dh)
+    const bert_work *w, const bert_pass *p, int64_t s, const float *v, float *dh)
 {
     const pooling *how = &w->model->pooling;
     int64_t n = w->m->width, first = p->sequences.offsets[s];
@@ -82,7 +82,7 @@ static void pool_back(
         memcpy(to + t * n, to, (size_t)n * sizeof *to);
 }
 
-static danaus_status start_gradients(work *w, const bert_pass *p)
+static danaus_status start_gradients(bert_work *w, const bert_pass *p)
 {
     int64_t count = p->sequences.count, n = w->m->width;
     float *z = w->gradients.mixed, *v = w->gradients.h; /* free until blocks go back */
@@ -99,7 +99,7 @@ static danaus_status start_gradients(work *w, const bert_pass *p)
     return DANAUS_OK;
 }
 
-static danaus_status add_gradients(work *w, int64_t block_number, int64_t tokens)
+static danaus_status add_gradients(bert_work *w, int64_t block_number, int64_t tokens)
 {
     for (int i = 0; i < BLOCK_LINEARS; i++) {
         int64_t number = block_number * BLOCK_LINEARS + i;
@@ -111,7 +111,7 @@ static danaus_status add_gradients(work *w, int64_t block_number, int64_t tokens
     return DANAUS_OK;
 }
 
-static danaus_status add_inputs(work *w, int64_t block_number, const bert_pass *p)
+static danaus_status add_inputs(bert_work *w, int64_t block_number, const bert_pass *p)
 {
     for (int i = 0; i < STAGES; i++) {
         stage_sums *s = &w->sums[block_number * STAGES + i];
@@ -122,7 +122,7 @@ static danaus_status add_inputs(work *w, int64_t block_number, const bert_pass *
 }
 
 static danaus_status run_dense_block(
-    work *w, int64_t number, const float *input, bert_pass *p)
+    bert_work *w, int64_t number, const float *input, bert_pass *p)
 {
     bert_layers layers = dn_work_dense(w, number);
     memcpy(p->h, input, (size_t)(p->tokens * w->m->width) * sizeof *p->h);
@@ -131,7 +131,7 @@ static danaus_status run_dense_block(
 }
 
 /* Forward through all blocks, whose inputs are kept, and back again. */
-static danaus_status sense_batch(work *w, int64_t batch)
+static danaus_status sense_batch(bert_work *w, int64_t batch)
 {
     const bert *m = w->m;
     bert_pass *p = &w->dense;
@@ -162,7 +162,7 @@ static danaus_status sense_batch(work *w, int64_t batch)
     return DANAUS_OK;
 }
 
-danaus_status dn_work_sense(work *w)
+danaus_status dn_work_sense(bert_work *w)
 {
     int64_t batches = dn_texts_batches(&w->texts);
     for (int64_t b = 0; b < batches; b++) {

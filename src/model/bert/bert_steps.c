@@ -91,8 +91,8 @@ static danaus_status run_up(
 }
 
 danaus_status dn_pass_run(
-    const bert *m, danaus_device *device, const block *b, const bert_layers *layers,
-    bert_stage stage, int whole, const bert_pass *p)
+    const bert *m, danaus_device *device, const bert_block *b,
+    const bert_layers *layers, bert_stage stage, int whole, const bert_pass *p)
 {
     int64_t n = p->tokens;
     int last = (int)stage * 2 + whole; /* steps to make */
@@ -131,7 +131,7 @@ static danaus_status norm_back(
 }
 
 danaus_status dn_pass_go_back(
-    const bert *m, danaus_device *device, const block *b, const linear *adjoint,
+    const bert *m, danaus_device *device, const bert_block *b, const linear *adjoint,
     const bert_pass *p, const bert_gradients *g)
 {
     const nn_backend *nn = device->backend->nn;

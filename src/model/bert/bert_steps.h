@@ -40,8 +40,8 @@ typedef struct bert_layers {
 
 /* Runs a block from h to what the layers of a stage read, or, if `whole`, make. */
 danaus_status dn_pass_run(
-    const bert *m, danaus_device *device, const block *b, const bert_layers *layers,
-    bert_stage stage, int whole, const bert_pass *p);
+    const bert *m, danaus_device *device, const bert_block *b,
+    const bert_layers *layers, bert_stage stage, int whole, const bert_pass *p);
 
 /* The rows that a stage reads, and those that a layer makes (OUTPUT and DOWN: the sum that
    they are part of). */
@@ -58,7 +58,7 @@ typedef struct bert_gradients {
 danaus_status dn_gradients_make(const bert *m, int64_t tokens, bert_gradients *g);
 void dn_gradients_free(bert_gradients *g);
 danaus_status dn_pass_go_back(
-    const bert *m, danaus_device *device, const block *b, const linear *adjoint,
+    const bert *m, danaus_device *device, const bert_block *b, const linear *adjoint,
     const bert_pass *p, const bert_gradients *g);
 
 #endif

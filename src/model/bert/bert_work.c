@@ -14,7 +14,7 @@ static int64_t width_of(const bert *m, bert_stage stage)
 }
 
 static danaus_status find_tensor(
-    const work *w, const char *layer, const char *part, danaus_tensor *t)
+    const bert_work *w, const char *layer, const char *part, danaus_tensor *t)
 {
     char name[160];
     snprintf(name, sizeof name, "%s%s.%s", w->model->prefix, layer, part);
@@ -31,7 +31,7 @@ static danaus_status widen(target *t)
         t->weight.dtype, t->weight.data, DANAUS_F64, t->wide, numbers);
 }
 
-static danaus_status open_target(work *w, int number)
+static danaus_status open_target(bert_work *w, int number)
 {
     const linear *layer = &w->model->linear[number];
     target *t = &w->target[number];
@@ -55,7 +55,7 @@ static danaus_status open_target(work *w, int number)
     return widen(t);
 }
 
-static danaus_status open_sums(work *w)
+static danaus_status open_sums(bert_work *w)
 {
     for (int i = 0; i < w->m->layers * STAGES; i++) {
         int64_t n = width_of(w->m, (bert_stage)(i % STAGES));
@@ -69,7 +69,7 @@ static danaus_status open_sums(work *w)
 
 /* Bytes of all that follows: rows of all texts and of a batch, weights of layers, moments of
    their inputs and outputs. */
-static int64_t work_bytes(const work *w)
+static int64_t work_bytes(const bert_work *w)
 {
     const bert *m = w->m;
     int64_t width = m->width, inner = m->inner, most = w->texts.most;
@@ -84,7 +84,7 @@ static int64_t work_bytes(const work *w)
            (sums + layers) * (int64_t)sizeof(double);
 }
 
-danaus_status dn_work_open(work *w)
+danaus_status dn_work_open(bert_work *w)
 {
     const bert *m = w->m;
     int64_t most = w->texts.most;
@@ -112,7 +112,7 @@ danaus_status dn_work_open(work *w)
     return dn_gradients_make(m, most, &w->gradients);
 }
 
-void dn_work_close(work *w)
+void dn_work_close(bert_work *w)
 {
     for (int i = 0; w->target && i < w->layers; i++) {
         target *t = &w->target[i];
@@ -142,7 +142,7 @@ void dn_work_close(work *w)
 
 /* ---- batches ---- */
 
-void dn_work_batch(const work *w, int64_t batch, int64_t *offsets, bert_pass *p)
+void dn_work_batch(const bert_work *w, int64_t batch, int64_t *offsets, bert_pass *p)
 {
     const int64_t *at = w->texts.offsets + batch * TEXTS_BATCH;
     int64_t count = MIN(w->texts.count - batch * TEXTS_BATCH, TEXTS_BATCH);
@@ -152,7 +152,7 @@ void dn_work_batch(const work *w, int64_t batch, int64_t *offsets, bert_pass *p)
     p->tokens = offsets[count];
 }
 
-bert_layers dn_work_dense(const work *w, int64_t block_number)
+bert_layers dn_work_dense(const bert_work *w, int64_t block_number)
 {
     bert_layers found = { .makes_u = 1 };
     for (int i = 0; i < BLOCK_LINEARS; i++)

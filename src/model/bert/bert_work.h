@@ -22,7 +22,7 @@ typedef struct stage_sums {
     double *x, *xx;
 } stage_sums;
 
-typedef struct work {
+typedef struct bert_work {
     danaus_model *model;
     const bert *m;
     danaus_device *device;
@@ -40,21 +40,21 @@ typedef struct work {
     float *inputs;    /* of all blocks, for a batch */
     float *states[2]; /* of all texts, at a block: dense, and as compressed so far */
     uint64_t random;
-} work;
+} bert_work;
 
 /* The caller has set the model, device, description, texts and number of layers. */
-danaus_status dn_work_open(work *w);
-void dn_work_close(work *w);
+danaus_status dn_work_open(bert_work *w);
+void dn_work_close(bert_work *w);
 
 /* A batch's sequences for a pass; offsets[TEXTS_BATCH + 1], from 0. */
-void dn_work_batch(const work *w, int64_t batch, int64_t *offsets, bert_pass *p);
+void dn_work_batch(const bert_work *w, int64_t batch, int64_t *offsets, bert_pass *p);
 
 /* The dense layers of a block, without activation. */
-bert_layers dn_work_dense(const work *w, int64_t block_number);
+bert_layers dn_work_dense(const bert_work *w, int64_t block_number);
 
 /* Runs the dense model on all texts and random directions back (bert_sense.c): S of all chosen
    layers, and the sums over inputs. It is the part SENSE_PART of the progress. */
 #define SENSE_PART 0.4
-danaus_status dn_work_sense(work *w);
+danaus_status dn_work_sense(bert_work *w);
 
 #endif

@@ -103,7 +103,7 @@ typedef struct inputs {
 } inputs;
 
 /* The dense layer's outputs W x' + bias beside x. */
-static danaus_status make_moments(const piece *p, const inputs *in, moments *m)
+static danaus_status make_moments(const watched_layer *p, const inputs *in, moments *m)
 {
     int64_t rows = p->layer->rows, cols = p->layer->cols;
     size_t square = (size_t)(cols * cols) * sizeof *m->xx;
@@ -130,7 +130,7 @@ static danaus_status make_moments(const piece *p, const inputs *in, moments *m)
 }
 
 static danaus_status make_problem(
-    const work *w, const piece *p, const inputs *in, fit_problem *task)
+    const compress_work *w, const watched_layer *p, const inputs *in, fit_problem *task)
 {
     moments m;
     TRY(make_moments(p, in, &m));
@@ -142,7 +142,7 @@ static danaus_status make_problem(
 
 /* Fits a layer, beside the one that it is to replace. */
 static danaus_status make_layer(
-    const work *w, piece *p, const fit_problem *task, int64_t rank)
+    const compress_work *w, watched_layer *p, const fit_problem *task, int64_t rank)
 {
     fit f;
     TRY(dn_problem_fit(task, rank, &f));
@@ -156,7 +156,7 @@ static danaus_status make_layer(
 
 /* The rank to try a layer with: that of its share of the weights, or a smaller one, without
    which nothing is lost. */
-static int64_t rank_to_try(const work *w, const choices *c)
+static int64_t rank_to_try(const compress_work *w, const choices *c)
 {
     double whole = w->how->share * (double)c->costs[c->count - 1];
     int64_t rank = 1;
@@ -176,7 +176,8 @@ static double distance(int64_t count, const float *x, const float *y)
 }
 
 /* Losses of a layer become what the model's output loses. */
-static danaus_status weigh(work *w, piece *p, const fit_problem *task, choices *c)
+static danaus_status weigh(
+    compress_work *w, watched_layer *p, const fit_problem *task, choices *c)
 {
     const samples *s = w->samples;
     if (!s->count || c->count < 2)
@@ -197,8 +198,8 @@ static danaus_status weigh(work *w, piece *p, const fit_problem *task, choices *
 
 static danaus_status list_choices(void *user, int number, choices *c)
 {
-    work *w = user;
-    piece *p = &w->pieces[number];
+    compress_work *w = user;
+    watched_layer *p = &w->pieces[number];
     fit_problem task;
     if (!p->layer)
         return DANAUS_OK;
@@ -215,7 +216,7 @@ static danaus_status list_choices(void *user, int number, choices *c)
 /* ---- fits ---- */
 
 /* Whether two layers that follow each other read the same rows. */
-static int reads_the_same(const piece *p, const piece *q)
+static int reads_the_same(const watched_layer *p, const watched_layer *q)
 {
     return p->layer && q->layer && p->layer->cols == q->layer->cols &&
            p->rows == q->rows &&
@@ -223,7 +224,8 @@ static int reads_the_same(const piece *p, const piece *q)
 }
 
 /* Sums over all samples, in the model as it has been compressed so far. */
-static danaus_status add_inputs(work *w, piece *p, double *x, double *xx, double *dx)
+static danaus_status add_inputs(
+    compress_work *w, watched_layer *p, double *x, double *xx, double *dx)
 {
     const samples *s = w->samples;
     outer *o;
@@ -242,7 +244,7 @@ static danaus_status add_inputs(work *w, piece *p, double *x, double *xx, double
 }
 
 /* What is certain of a fitted layer, and how fast it is beside the dense one. */
-static danaus_status rate_layer(piece *p)
+static danaus_status rate_layer(watched_layer *p)
 {
     const linear *layer = p->layer;
     linear *made = &p->other;
@@ -256,10 +258,11 @@ static danaus_status rate_layer(piece *p)
 }
 
 /* Fits layers that read the same rows. */
-static danaus_status fit_pieces(work *w, int first, int count, const inputs *in)
+static danaus_status fit_pieces(
+    compress_work *w, int first, int count, const inputs *in)
 {
     for (int i = first; i < first + count; i++) {
-        piece *p = &w->pieces[i];
+        watched_layer *p = &w->pieces[i];
         fit_problem task;
         TRY(make_problem(w, p, in, &task));
         danaus_status status = make_layer(w, p, &task, w->ranks[i]);
@@ -271,9 +274,9 @@ static danaus_status fit_pieces(work *w, int first, int count, const inputs *in)
     return DANAUS_OK;
 }
 
-static danaus_status fit_seen(work *w, int first, int count)
+static danaus_status fit_seen(compress_work *w, int first, int count)
 {
-    piece *p = &w->pieces[first];
+    watched_layer *p = &w->pieces[first];
     int64_t n = p->layer->cols;
     double *x = dn_calloc((size_t)(n + 2 * n * n), sizeof *x);
     if (!x)
@@ -285,10 +288,10 @@ static danaus_status fit_seen(work *w, int first, int count)
     return status;
 }
 
-static danaus_status fit_all(work *w)
+static danaus_status fit_all(compress_work *w)
 {
     for (int i = 0, n; i < w->count; i += n) {
-        piece *p = &w->pieces[i];
+        watched_layer *p = &w->pieces[i];
         n = 1;
         if (!p->layer)
             continue;
@@ -306,7 +309,7 @@ danaus_status dn_compress(
     danaus_model *model, danaus_device *device, const samples *s,
     const danaus_model_compression *how)
 {
-    work w = { .model = model, .device = device, .samples = s, .how = how };
+    compress_work w = { .model = model, .device = device, .samples = s, .how = how };
     TRY(dn_lapack_begin(1));
     danaus_status status = dn_pieces_open(&w);
     if (status == DANAUS_OK)

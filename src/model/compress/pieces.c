@@ -12,7 +12,8 @@
 /* ---- layers ---- */
 
 static danaus_status read_numbers(
-    const work *w, const linear *layer, const char *part, int64_t count, double *to)
+    const compress_work *w, const linear *layer, const char *part, int64_t count,
+    double *to)
 {
     char name[256];
     danaus_tensor t;
@@ -28,7 +29,7 @@ static int is_dense(const linear *layer)
            !layer->is_chain;
 }
 
-static danaus_status open_piece(work *w, linear *layer, piece *p)
+static danaus_status open_piece(compress_work *w, linear *layer, watched_layer *p)
 {
     int64_t m = layer->rows, n = layer->cols;
     int64_t numbers = m * n + m + n + n * n;
@@ -46,7 +47,7 @@ static danaus_status open_piece(work *w, linear *layer, piece *p)
 }
 
 /* Bytes of all pieces, and of what one is fitted with. */
-static int64_t bytes_of(const work *w, const int *chosen)
+static int64_t bytes_of(const compress_work *w, const int *chosen)
 {
     int64_t sum = 0, most = 0;
     for (int i = 0; i < w->count; i++) {
@@ -57,7 +58,7 @@ static int64_t bytes_of(const work *w, const int *chosen)
     return (sum + most) * (int64_t)sizeof(double);
 }
 
-static danaus_status open_pieces(work *w, int *chosen)
+static danaus_status open_pieces(compress_work *w, int *chosen)
 {
     danaus_model *model = w->model;
     int left = 0;
@@ -75,7 +76,7 @@ static danaus_status open_pieces(work *w, int *chosen)
     return DANAUS_OK;
 }
 
-static danaus_status open_outputs(work *w)
+static danaus_status open_outputs(compress_work *w)
 {
     const samples *s = w->samples;
     if (!s->count)
@@ -92,7 +93,7 @@ static danaus_status open_outputs(work *w)
                : dn_fail_memory((size_t)numbers * sizeof *w->found, "outputs");
 }
 
-danaus_status dn_pieces_open(work *w)
+danaus_status dn_pieces_open(compress_work *w)
 {
     w->count = w->model->linears;
     int *chosen = dn_calloc((size_t)w->count + 1, sizeof *chosen);
@@ -106,7 +107,7 @@ danaus_status dn_pieces_open(work *w)
     return status == DANAUS_OK ? open_outputs(w) : status;
 }
 
-void dn_pieces_close(work *w)
+void dn_pieces_close(compress_work *w)
 {
     for (int i = 0; w->pieces && i < w->count; i++) {
         dn_linear_close(&w->pieces[i].other);
@@ -124,14 +125,14 @@ void dn_pieces_close(work *w)
     dn_free(w->found);
 }
 
-void dn_piece_swap(piece *p)
+void dn_piece_swap(watched_layer *p)
 {
     linear layer = *p->layer;
     *p->layer = p->other;
     p->other = layer;
 }
 
-void dn_pieces_swap(work *w)
+void dn_pieces_swap(compress_work *w)
 {
     for (int i = 0; i < w->count; i++)
         if (w->pieces[i].other.plan)
@@ -140,7 +141,7 @@ void dn_pieces_swap(work *w)
 
 /* ---- what they read ---- */
 
-danaus_status dn_pieces_outer(work *w, int64_t cols, outer **found)
+danaus_status dn_pieces_outer(compress_work *w, int64_t cols, outer **found)
 {
     const int64_t tokens = 1024; /* rows of a call, or so */
     for (int i = 0; i < w->outers_made; i++)
@@ -157,7 +158,7 @@ danaus_status dn_pieces_outer(work *w, int64_t cols, outer **found)
 static danaus_status add_rows(
     watcher *of, const linear *layer, int64_t rows, const void *x)
 {
-    piece *p = (piece *)of;
+    watched_layer *p = (watched_layer *)of;
     outer *o;
     TRY(dn_pieces_outer(p->work, layer->cols, &o));
     p->seen[p->work->batch] += rows;
@@ -165,7 +166,7 @@ static danaus_status add_rows(
     return dn_outer_add(o, rows, x, x, p->xx, p->x);
 }
 
-static void suppose_rows(piece *p)
+static void suppose_rows(watched_layer *p)
 {
     int64_t n = p->layer->cols;
     p->rows = 2;
@@ -173,7 +174,7 @@ static void suppose_rows(piece *p)
         p->xx[i * n + i] = (double)p->rows;
 }
 
-static danaus_status watch_all(work *w)
+static danaus_status watch_all(compress_work *w)
 {
     const samples *s = w->samples;
     w->batch = 0;
@@ -184,10 +185,10 @@ static danaus_status watch_all(work *w)
     return DANAUS_OK;
 }
 
-danaus_status dn_pieces_watch(work *w)
+danaus_status dn_pieces_watch(compress_work *w)
 {
     for (int i = 0; i < w->count; i++) {
-        piece *p = &w->pieces[i];
+        watched_layer *p = &w->pieces[i];
         p->watcher.see = add_rows;
         if (p->layer && w->samples->count)
             p->layer->watcher = &p->watcher;
@@ -225,7 +226,8 @@ static danaus_status make_room(recorder *r, int64_t rows, int64_t cols)
     return r->x ? DANAUS_OK : dn_fail_memory(bytes, "rows of a layer");
 }
 
-danaus_status dn_piece_record(work *w, piece *p, int64_t first, recorder *to)
+danaus_status dn_piece_record(
+    compress_work *w, watched_layer *p, int64_t first, recorder *to)
 {
     const samples *s = w->samples;
     TRY(make_room(to, p->seen[w->batch], p->layer->cols));

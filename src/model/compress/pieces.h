@@ -6,18 +6,18 @@
 #include "model/compress/compress.h"
 #include "model/compress/outer.h"
 
-struct work;
+struct compress_work;
 
 /* A layer, and sums over the rows that it reads in the dense model. */
-typedef struct piece {
+typedef struct watched_layer {
     watcher watcher; /* which adds to the sums; the first field */
-    struct work *work;
+    struct compress_work *work;
     linear *layer; /* of the model; NULL: it stays as it is */
     linear other;  /* what takes its place, or, while that runs, the layer */
     double *weight, *bias, *x, *xx; /* [M][N], [M], [N], [N][N], in one block */
     int64_t *seen;                  /* rows of each batch */
     int64_t rows;                   /* of all */
-} piece;
+} watched_layer;
 
 /* Rows of a batch that a layer reads; it stops the model when it has all of them. */
 typedef struct recorder {
@@ -27,12 +27,12 @@ typedef struct recorder {
     size_t room; /* bytes */
 } recorder;
 
-typedef struct work {
+typedef struct compress_work {
     danaus_model *model;
     danaus_device *device;
     const samples *samples;
     const danaus_model_compression *how;
-    piece *pieces; /* of each layer */
+    watched_layer *pieces; /* of each layer */
     int count;
     int64_t *ranks; /* to be fitted; 0: all weights */
     int64_t batch;  /* that runs */
@@ -40,23 +40,24 @@ typedef struct work {
     int outers_made;
     recorder dense, here;
     float *wanted, *found; /* outputs of the first batch */
-} work;
+} compress_work;
 
 /* The caller has set the model, device, samples and description. */
-danaus_status dn_pieces_open(work *w);
-void dn_pieces_close(work *w);
+danaus_status dn_pieces_open(compress_work *w);
+void dn_pieces_close(compress_work *w);
 
 /* Puts a layer in the place of what is fitted, or back; of all layers: where there is one. */
-void dn_piece_swap(piece *p);
-void dn_pieces_swap(work *w);
+void dn_piece_swap(watched_layer *p);
+void dn_pieces_swap(compress_work *w);
 
-danaus_status dn_pieces_outer(work *w, int64_t cols, outer **found);
+danaus_status dn_pieces_outer(compress_work *w, int64_t cols, outer **found);
 
 /* Runs the dense model on all samples: sums and rows of all pieces. Without samples rows are
    independent numbers of size 1. */
-danaus_status dn_pieces_watch(work *w);
+danaus_status dn_pieces_watch(compress_work *w);
 
 /* The rows that a piece reads in a batch, in the model as it is. */
-danaus_status dn_piece_record(work *w, piece *p, int64_t first, recorder *to);
+danaus_status dn_piece_record(
+    compress_work *w, watched_layer *p, int64_t first, recorder *to);
 
 #endif

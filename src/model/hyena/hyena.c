@@ -191,7 +191,8 @@ static int64_t hyena_bytes(const danaus_model *model, int64_t tokens, int64_t lo
 }
 
 static danaus_status hyena_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
+    danaus_model *model, danaus_device *device, const token_chunk *c, void *memory,
+    void **h)
 {
     return dn_hyena_run(model->own, device, c, memory, h);
 }

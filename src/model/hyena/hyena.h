@@ -109,7 +109,7 @@ float *dn_hyena_r(const hyena *m, int64_t tokens, void *memory);
 /* A chunk through all blocks and the last norm, as `run` of an encoder; without words, r is what
    dn_hyena_r() has. */
 danaus_status dn_hyena_run(
-    hyena *m, danaus_device *device, const chunk *c, void *memory, void **h);
+    hyena *m, danaus_device *device, const token_chunk *c, void *memory, void **h);
 
 /* ---- rows through blocks (hyena_rows.c) ---- */
 

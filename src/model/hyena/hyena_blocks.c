@@ -141,11 +141,11 @@ void dn_hyena_close(hyena *m)
 /* ---- whole sequences ---- */
 
 /* Activations of a chunk: r and planes of all of it, the rest of some rows. */
-typedef struct activations {
+typedef struct hyena_activations {
     float *r;
     void *planes;
     hyena_rows rows;
-} activations;
+} hyena_activations;
 
 /* Rows that go through layers together, so that the last ones are no few. */
 static int64_t rows_of(const hyena *m, int64_t tokens)
@@ -159,7 +159,7 @@ static int64_t most_rows(const hyena *m, int64_t tokens)
     return MIN(tokens, 2 * m->step - 1);
 }
 
-static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, activations *a)
+static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, hyena_activations *a)
 {
     int64_t planes = dn_hyena_planes(m) * tokens + dn_hyena_mix_room(m, tokens);
     a->r = dn_cut(&at, tokens * m->width * (int64_t)sizeof *a->r);
@@ -170,13 +170,13 @@ static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, activations *
 
 int64_t dn_hyena_bytes(const hyena *m, int64_t tokens)
 {
-    activations a;
+    hyena_activations a;
     return (int64_t)lay(m, tokens, 0, &a);
 }
 
 float *dn_hyena_r(const hyena *m, int64_t tokens, void *memory)
 {
-    activations a;
+    hyena_activations a;
     lay(m, tokens, (uintptr_t)memory, &a);
     return a.r;
 }
@@ -185,7 +185,7 @@ float *dn_hyena_r(const hyena *m, int64_t tokens, void *memory)
    the first block come words, behind the last one the last norm. */
 static danaus_status run_rows(
     const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
-    const activations *a, const void *mixed)
+    const hyena_activations *a, const void *mixed)
 {
     float *r = a->r + at->first * m->width;
     if (number > 0)
@@ -205,9 +205,9 @@ static danaus_status run_rows(
 }
 
 danaus_status dn_hyena_run(
-    hyena *m, danaus_device *device, const chunk *c, void *memory, void **h)
+    hyena *m, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
-    activations a;
+    hyena_activations a;
     void *mixed = NULL;
     const int64_t step = rows_of(m, c->tokens);
     lay(m, c->tokens, (uintptr_t)memory, &a);

@@ -100,11 +100,11 @@ void dn_m2_close(m2 *m);
 int64_t dn_m2_bytes(const m2 *m, int64_t tokens, int64_t longest);
 
 /* h[tokens][width] of a chunk, in that memory. */
-void *dn_m2_rows(const m2 *m, const chunk *c, void *memory);
+void *dn_m2_rows(const m2 *m, const token_chunk *c, void *memory);
 
 /* These rows through all blocks, as `run` of an encoder. */
 danaus_status dn_m2_run(
-    m2 *m, danaus_device *device, const chunk *c, void *memory, void **h);
+    m2 *m, danaus_device *device, const token_chunk *c, void *memory, void **h);
 
 /* As `cost` of an encoder. */
 danaus_status dn_m2_cost(

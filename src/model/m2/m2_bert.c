@@ -127,7 +127,8 @@ static int64_t m2_bytes(const danaus_model *model, int64_t tokens, int64_t longe
 }
 
 static danaus_status m2_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
+    danaus_model *model, danaus_device *device, const token_chunk *c, void *memory,
+    void **h)
 {
     m2_bert *m = model->own;
     TRY(dn_words_run(

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-typedef struct activations {
+typedef struct m2_activations {
     void *h;             /* [tokens][width] */
     void *n;             /* the same, normalised, where blocks do so before */
     void *normed, *wide; /* [rows + M2_TAPS][width], [rows + M2_TAPS][3 width] */
@@ -17,20 +17,20 @@ typedef struct activations {
     void *mixed, *out; /* [rows][width] */
     void *up, *inner;  /* [rows][inner], the first twice that where it is gated */
     float *k;          /* two filters [width][padded] */
-} activations;
+} m2_activations;
 
 /* A chunk that runs. */
 typedef struct running {
     m2 *m;
     danaus_device *device;
-    const chunk *c;
-    activations a;
+    const token_chunk *c;
+    m2_activations a;
     int64_t number; /* of the block */
     const m2_block *block;
 } running;
 
 static uintptr_t lay(
-    const m2 *m, int64_t tokens, int64_t longest, uintptr_t at, activations *a)
+    const m2 *m, int64_t tokens, int64_t longest, uintptr_t at, m2_activations *a)
 {
     int64_t number = dn_size_of(m->dtype), row = m->width * number;
     int64_t rows = m->packed ? tokens : MIN(tokens, M2_ROWS), more = rows + M2_TAPS;
@@ -53,13 +53,13 @@ static uintptr_t lay(
 
 int64_t dn_m2_bytes(const m2 *m, int64_t tokens, int64_t longest)
 {
-    activations a;
+    m2_activations a;
     return (int64_t)lay(m, tokens, longest, 0, &a);
 }
 
-void *dn_m2_rows(const m2 *m, const chunk *c, void *memory)
+void *dn_m2_rows(const m2 *m, const token_chunk *c, void *memory)
 {
-    activations a;
+    m2_activations a;
     lay(m, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &a);
     return a.h;
 }
@@ -287,7 +287,7 @@ static danaus_status run_block(const running *r)
 
 static danaus_status run_blocks(running *r)
 {
-    const chunk *c = r->c;
+    const token_chunk *c = r->c;
     const int64_t whole[] = { 0, dn_longest(&c->sequences) };
     const nn_sequences longest = { 1, whole };
     TRY(dn_m2_open_lengths(
@@ -305,7 +305,7 @@ static danaus_status run_blocks(running *r)
 }
 
 danaus_status dn_m2_run(
-    m2 *m, danaus_device *device, const chunk *c, void *memory, void **h)
+    m2 *m, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
     running r = { .m = m, .device = device, .c = c };
     lay(m, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &r.a);

@@ -31,9 +31,10 @@ typedef struct mixer_kind {
         mixer_vit *m, danaus_model *model, binder *b, const json_t *config);
     void (*close)(mixer_vit *m);
     int64_t (*bytes)(const mixer_vit *m, int64_t tokens);
-    void *(*rows)(const mixer_vit *m, const chunk *c, void *memory);
+    void *(*rows)(const mixer_vit *m, const token_chunk *c, void *memory);
     danaus_status (*run)(
-        mixer_vit *m, danaus_device *device, const chunk *c, void *memory, void **h);
+        mixer_vit *m, danaus_device *device, const token_chunk *c, void *memory,
+        void **h);
     danaus_status (*cost)(
         const mixer_vit *m, danaus_device *device, danaus_model_cost *cost);
 } mixer_kind;
@@ -101,13 +102,13 @@ static int64_t hyena_bytes(const mixer_vit *m, int64_t tokens)
     return dn_hyena_bytes(&m->hyena, tokens);
 }
 
-static void *hyena_rows_of(const mixer_vit *m, const chunk *c, void *memory)
+static void *hyena_rows_of(const mixer_vit *m, const token_chunk *c, void *memory)
 {
     return dn_hyena_r(&m->hyena, c->tokens, memory);
 }
 
 static danaus_status hyena_run(
-    mixer_vit *m, danaus_device *device, const chunk *c, void *memory, void **h)
+    mixer_vit *m, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
     return dn_hyena_run(&m->hyena, device, c, memory, h);
 }
@@ -161,13 +162,13 @@ static int64_t m2_bytes(const mixer_vit *m, int64_t tokens)
     return dn_m2_bytes(&m->m2, tokens, tokens_of(m));
 }
 
-static void *m2_rows(const mixer_vit *m, const chunk *c, void *memory)
+static void *m2_rows(const mixer_vit *m, const token_chunk *c, void *memory)
 {
     return dn_m2_rows(&m->m2, c, memory);
 }
 
 static danaus_status m2_run(
-    mixer_vit *m, danaus_device *device, const chunk *c, void *memory, void **h)
+    mixer_vit *m, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
     return dn_m2_run(&m->m2, device, c, memory, h);
 }
@@ -310,7 +311,7 @@ static void mixer_vit_close(danaus_model *model)
 /* ---- running ---- */
 
 /* Memory for images that go through together. */
-typedef struct looking {
+typedef struct mixer_vit_looking {
     mixer_vit *m;
     danaus_device *device;
     picture_room room;
@@ -319,9 +320,9 @@ typedef struct looking {
     int32_t *ids; /* [tokens] from 0, and numbers of their patches behind them */
     int32_t *host_ids;
     int64_t *offsets;
-} looking;
+} mixer_vit_looking;
 
-static uintptr_t lay(looking *l, uintptr_t at)
+static uintptr_t lay(mixer_vit_looking *l, uintptr_t at)
 {
     const mixer_vit *m = l->m;
     int64_t tokens = l->room.images * tokens_of(m), placed = m->placed ? tokens : 0;
@@ -332,7 +333,7 @@ static uintptr_t lay(looking *l, uintptr_t at)
     return at;
 }
 
-static danaus_status number_rows(looking *l)
+static danaus_status number_rows(mixer_vit_looking *l)
 {
     int64_t patches = tokens_of(l->m), tokens = l->room.images * patches;
     size_t bytes = 2 * (size_t)tokens * sizeof *l->host_ids;
@@ -350,7 +351,7 @@ static danaus_status number_rows(looking *l)
                         : DANAUS_OK;
 }
 
-static danaus_status open_looking(looking *l)
+static danaus_status open_looking(mixer_vit_looking *l)
 {
     TRY(dn_need_memory(l->device, (int64_t)lay(l, 0), "the activations"));
     TRY(danaus_alloc(l->device, lay(l, 0), &l->memory));
@@ -358,7 +359,7 @@ static danaus_status open_looking(looking *l)
     return number_rows(l);
 }
 
-static void close_looking(looking *l)
+static void close_looking(mixer_vit_looking *l)
 {
     dn_free(l->host_ids);
     dn_free(l->offsets);
@@ -366,7 +367,7 @@ static void close_looking(looking *l)
 }
 
 static danaus_status embed_patches(
-    const looking *l, int64_t images, const float *pixels, void *h)
+    const mixer_vit_looking *l, int64_t images, const float *pixels, void *h)
 {
     const mixer_vit *m = l->m;
     void *rows = m->placed ? l->rows : h;
@@ -387,11 +388,11 @@ static danaus_status embed_patches(
 /* Means over the rows of each image. */
 static danaus_status look(const void *looks, int64_t images, const float *pixels)
 {
-    const looking *l = looks;
+    const mixer_vit_looking *l = looks;
     mixer_vit *m = l->m;
     void *h;
-    const chunk c = { .sequences = { images, l->offsets },
-                      .tokens = images * tokens_of(m) };
+    const token_chunk c = { .sequences = { images, l->offsets },
+                            .tokens = images * tokens_of(m) };
     TRY(embed_patches(l, images, pixels, m->kind->rows(m, &c, l->blocks)));
     TRY(m->kind->run(m, l->device, &c, l->blocks, &h));
     return l->device->backend->nn->pool(
@@ -407,7 +408,7 @@ static danaus_status mixer_vit_look(
     int classify, float *to)
 {
     mixer_vit *m = model->own;
-    looking l = { .m = m, .device = device };
+    mixer_vit_looking l = { .m = m, .device = device };
     l.room.images = dn_pictures_together(device, tokens_of(m), images);
     danaus_status status = open_looking(&l);
     if (status == DANAUS_OK)
@@ -422,7 +423,7 @@ static danaus_status mixer_vit_cost(
 {
     mixer_vit *m = model->own;
     double tokens = (double)tokens_of(m) * (double)images;
-    looking l = { .m = m, .device = device };
+    mixer_vit_looking l = { .m = m, .device = device };
     l.room.images = dn_pictures_together(device, tokens_of(m), images);
     cost->memory = (int64_t)lay(&l, 0);
     cost->linear = dn_pictures_operations(&m->pictures, images);

@@ -156,7 +156,7 @@ static void vit_close(danaus_model *model)
 /* ---- running ---- */
 
 /* Memory for images that go through together. */
-typedef struct looking {
+typedef struct vit_looking {
     const vit *m;
     danaus_device *device;
     picture_room room;
@@ -166,9 +166,9 @@ typedef struct looking {
     void *h, *n, *q, *k, *v, *mixed, *inner;
     int32_t *host_ids; /* and positions behind them */
     int64_t *offsets;
-} looking;
+} vit_looking;
 
-static uintptr_t lay(looking *l, uintptr_t at)
+static uintptr_t lay(vit_looking *l, uintptr_t at)
 {
     const vit *m = l->m;
     int64_t number = dn_size_of(m->dtype), tokens = l->room.images * tokens_of(m);
@@ -185,7 +185,7 @@ static uintptr_t lay(looking *l, uintptr_t at)
 }
 
 /* Row t of an image is the class token, which is number 0 of `rows`, or a patch. */
-static void number_rows(looking *l)
+static void number_rows(vit_looking *l)
 {
     int64_t tokens = tokens_of(l->m), patches = tokens - 1;
     int32_t *positions = l->host_ids + l->room.images * tokens;
@@ -198,7 +198,7 @@ static void number_rows(looking *l)
     }
 }
 
-static danaus_status open_looking(looking *l)
+static danaus_status open_looking(vit_looking *l)
 {
     const vit *m = l->m;
     size_t tokens = (size_t)(l->room.images * tokens_of(m));
@@ -217,7 +217,7 @@ static danaus_status open_looking(looking *l)
         l->device, l->rows, m->token, (size_t)(m->width * dn_size_of(m->dtype)));
 }
 
-static void close_looking(looking *l)
+static void close_looking(vit_looking *l)
 {
     dn_free(l->host_ids);
     dn_free(l->offsets);
@@ -225,7 +225,7 @@ static void close_looking(looking *l)
 }
 
 static danaus_status embed_patches(
-    const looking *l, int64_t images, const float *pixels)
+    const vit_looking *l, int64_t images, const float *pixels)
 {
     const vit *m = l->m;
     TRY(dn_pictures_rows(
@@ -245,7 +245,7 @@ static danaus_status embed_patches(
 /* From h + more, where `more` is what the block before has to add, or NULL, to h and what
    is to be added to it, in q. */
 static danaus_status run_block(
-    const looking *l, const vit_block *b, int64_t images, const void *more)
+    const vit_looking *l, const vit_block *b, int64_t images, const void *more)
 {
     const vit *m = l->m;
     const linear *w = b->linear;
@@ -273,7 +273,7 @@ static danaus_status run_block(
 /* Class tokens after the last normalisation. */
 static danaus_status look(const void *looks, int64_t images, const float *pixels)
 {
-    const looking *l = looks;
+    const vit_looking *l = looks;
     const vit *m = l->m;
     TRY(embed_patches(l, images, pixels));
     for (int64_t i = 0; i < m->layers; i++)
@@ -294,7 +294,7 @@ static danaus_status vit_look(
     int classify, float *to)
 {
     const vit *m = model->own;
-    looking l = { .m = m, .device = device };
+    vit_looking l = { .m = m, .device = device };
     l.room.images = dn_pictures_together(device, tokens_of(m), images);
     danaus_status status = open_looking(&l);
     if (status == DANAUS_OK)
@@ -309,7 +309,7 @@ static danaus_status vit_cost(
 {
     const vit *m = model->own;
     double tokens = (double)tokens_of(m) * (double)images;
-    looking l = { .m = m, .device = device };
+    vit_looking l = { .m = m, .device = device };
     l.room.images = dn_pictures_together(device, tokens_of(m), images);
     cost->memory = (int64_t)lay(&l, 0);
     cost->linear = dn_pictures_operations(&m->pictures, images);

@@ -28,10 +28,10 @@ typedef struct factor {
 } factor;
 
 /* What has been taken: x factors of the left chain and y of the right one. */
-typedef struct place {
+typedef struct kronecker_place {
     double numbers; /* so far, at least */
     int from_left;  /* the last one */
-} place;
+} kronecker_place;
 
 /* The size of a chain's vectors behind so many of its factors. */
 static int64_t size_behind(const danaus_chain *chain, int factors)
@@ -42,23 +42,23 @@ static int64_t size_behind(const danaus_chain *chain, int factors)
 
 static void try_factor(
     const danaus_chain *taken, int l, int64_t times, double before, int from_left,
-    place *to)
+    kronecker_place *to)
 {
     double numbers =
         before + (double)dn_pattern_weights(taken->patterns[l]) * (double)times;
     if (numbers < to->numbers)
-        *to = (place){ numbers, from_left };
+        *to = (kronecker_place){ numbers, from_left };
 }
 
 /* The factors in the cheapest order. */
 static void order(const danaus_chain *left, const danaus_chain *right, factor *factors)
 {
-    place places[MOST_PLACES];
+    kronecker_place places[MOST_PLACES];
     int wide = right->count + 1;
     for (int x = 0; x <= left->count; x++)
         for (int y = 0; y <= right->count; y++) {
-            place *to = &places[x * wide + y];
-            *to = (place){ x || y ? INFINITY : 0, 0 };
+            kronecker_place *to = &places[x * wide + y];
+            *to = (kronecker_place){ x || y ? INFINITY : 0, 0 };
             if (x)
                 try_factor(
                     left, x - 1, size_behind(right, y), (to - wide)->numbers, 1, to);

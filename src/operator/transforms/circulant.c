@@ -15,20 +15,20 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct job {
+typedef struct circulant_job {
     fourier f;
     const root *column; /* v */
     root *spectrum;     /* of v or of the inverse's column, over N */
     root *scratch;
     int64_t *reversal;
     int inverse;
-} job;
+} circulant_job;
 
 /* ---- the spectrum ---- */
 
 /* to[k] = sum over m of x[stride m] exp(-2 pi i k m / n) by decimation in time. */
 static void transform_column(
-    const job *j, int l, int64_t n, int64_t stride, const root *x, root *to)
+    const circulant_job *j, int l, int64_t n, int64_t stride, const root *x, root *to)
 {
     if (l == j->f.count) {
         to[0] = x[0];
@@ -50,7 +50,7 @@ static void transform_column(
 
 /* The spectrum's numbers are the eigenvalues: the inverse has their reciprocals. One that
    rounding may have made of 0 is taken for 0. */
-static danaus_status invert_spectrum(const job *j)
+static danaus_status invert_spectrum(const circulant_job *j)
 {
     double most = 0;
     for (int64_t k = 0; k < j->f.n; k++)
@@ -70,7 +70,7 @@ static danaus_status invert_spectrum(const job *j)
     return DANAUS_OK;
 }
 
-static danaus_status make_spectrum(const job *j)
+static danaus_status make_spectrum(const circulant_job *j)
 {
     transform_column(j, 0, j->f.n, 1, j->column, j->spectrum);
     if (j->inverse)
@@ -85,7 +85,7 @@ static danaus_status make_spectrum(const job *j)
 /* ---- the chain ---- */
 
 /* Factor l of conj(B) and, mirrored, factor 2 L - 2 - l, of B^T. */
-static void fill_outer_pair(const job *j, int l)
+static void fill_outer_pair(const circulant_job *j, int l)
 {
     const fourier *f = &j->f;
     danaus_pattern p = dn_radix_pattern(f, l);
@@ -102,7 +102,7 @@ static void fill_outer_pair(const job *j, int l)
 }
 
 /* conj(K_L) diag(spectrum) K_L^T. */
-static void fill_middle(const job *j)
+static void fill_middle(const circulant_job *j)
 {
     const fourier *f = &j->f;
     int l = f->count - 1;
@@ -121,7 +121,7 @@ static void fill_middle(const job *j)
             }
 }
 
-static danaus_status make_chain(job *j)
+static danaus_status make_chain(circulant_job *j)
 {
     fourier *f = &j->f;
     danaus_pattern p[DANAUS_MAX_FACTORS];
@@ -147,7 +147,7 @@ static danaus_status make_chain(job *j)
 
 /* Outputs 0 .. n - 1 of size, and inputs with zeros behind them. */
 static danaus_status make_operator(
-    job *j, const danaus_transform_desc *desc, danaus_operator **made)
+    circulant_job *j, const danaus_transform_desc *desc, danaus_operator **made)
 {
     for (int64_t x = 0; x < j->f.n; x++)
         j->reversal[x] = x < desc->n ? x : -1;
@@ -181,7 +181,7 @@ danaus_status dn_circulant(const danaus_transform_desc *desc, danaus_operator **
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "the inverse of a Toeplitz matrix is none");
     TRY(dn_choose_radices(size, !complex, radices, &count));
-    job j = { .inverse = desc->inverse };
+    circulant_job j = { .inverse = desc->inverse };
     j.f = (fourier){ .n = size,
                      .radix = radices,
                      .count = count,

@@ -20,47 +20,53 @@
 enum { MOST = DANAUS_MOST_MOMENTS, ITERATIONS = 60 };
 
 /* A complex number of more bits than f64, where the machine has them. */
-typedef struct wide {
+typedef struct wide_number {
     long double re, im;
-} wide;
+} wide_number;
 
-static wide plus(wide x, wide y) { return (wide){ x.re + y.re, x.im + y.im }; }
-static wide minus(wide x, wide y) { return (wide){ x.re - y.re, x.im - y.im }; }
-
-static wide times(wide x, wide y)
+static wide_number plus(wide_number x, wide_number y)
 {
-    return (wide){ x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re };
+    return (wide_number){ x.re + y.re, x.im + y.im };
+}
+static wide_number minus(wide_number x, wide_number y)
+{
+    return (wide_number){ x.re - y.re, x.im - y.im };
 }
 
-static wide over(wide x, wide y)
+static wide_number times(wide_number x, wide_number y)
+{
+    return (wide_number){ x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re };
+}
+
+static wide_number over(wide_number x, wide_number y)
 {
     long double size = y.re * y.re + y.im * y.im;
-    wide z = times(x, (wide){ y.re, -y.im });
-    return (wide){ z.re / size, z.im / size };
+    wide_number z = times(x, (wide_number){ y.re, -y.im });
+    return (wide_number){ z.re / size, z.im / size };
 }
 
-static wide square_root(wide x)
+static wide_number square_root(wide_number x)
 {
     long double size = hypotl(x.re, x.im), large = sqrtl((size + fabsl(x.re)) / 2),
                 small = large > 0 ? x.im / (2 * large) : 0;
     if (x.re >= 0)
-        return (wide){ large, small };
-    return (wide){ fabsl(small), x.im < 0 ? -large : large };
+        return (wide_number){ large, small };
+    return (wide_number){ fabsl(small), x.im < 0 ? -large : large };
 }
 
 /* P(y) / P'(y), by Horner's rule. */
-static wide newton_step(const long double *p, int degree, wide y)
+static wide_number newton_step(const long double *p, int degree, wide_number y)
 {
-    wide value = { p[degree], 0 }, slope = { 0, 0 };
+    wide_number value = { p[degree], 0 }, slope = { 0, 0 };
     for (int k = degree - 1; k >= 0; k--) {
         slope = plus(times(slope, y), value);
-        value = plus(times(value, y), (wide){ p[k], 0 });
+        value = plus(times(value, y), (wide_number){ p[k], 0 });
     }
     return over(value, slope);
 }
 
 /* The zeros of P. */
-static void find_zeros(int moments, wide *y)
+static void find_zeros(int moments, wide_number *y)
 {
     int degree = moments - 1;
     long double p[MOST] = { 1 }, change = 1;
@@ -68,17 +74,17 @@ static void find_zeros(int moments, wide *y)
         p[k] = p[k - 1] * (long double)(degree + k) / (long double)k;
     for (int k = 0; k < degree; k++) {
         long double angle = 6.2831853L * ((long double)k + 0.25L) / (long double)degree;
-        y[k] = (wide){ 0.5L * cosl(angle), 0.5L * sinl(angle) };
+        y[k] = (wide_number){ 0.5L * cosl(angle), 0.5L * sinl(angle) };
     }
     for (int step = 0; step < ITERATIONS && change > 4 * LDBL_EPSILON; step++) {
         change = 0;
         for (int k = 0; k < degree; k++) {
-            wide newton = newton_step(p, degree, y[k]), pull = { 0, 0 };
+            wide_number newton = newton_step(p, degree, y[k]), pull = { 0, 0 };
             for (int x = 0; x < degree; x++)
                 if (x != k)
-                    pull = plus(pull, over((wide){ 1, 0 }, minus(y[k], y[x])));
-            wide less = minus((wide){ 1, 0 }, times(newton, pull));
-            wide move = over(newton, less);
+                    pull = plus(pull, over((wide_number){ 1, 0 }, minus(y[k], y[x])));
+            wide_number less = minus((wide_number){ 1, 0 }, times(newton, pull));
+            wide_number move = over(newton, less);
             y[k] = minus(y[k], move);
             change = fmaxl(change, hypotl(move.re, move.im));
         }
@@ -86,17 +92,17 @@ static void find_zeros(int moments, wide *y)
 }
 
 /* The z within the unit circle of 2 - 4 y = z + 1/z. */
-static wide within_circle(wide y)
+static wide_number within_circle(wide_number y)
 {
-    wide t = { 1 - 2 * y.re, -2 * y.im }, one = { 1, 0 };
-    wide root = square_root(minus(times(t, t), one));
-    wide one_way = plus(t, root), other = minus(t, root);
+    wide_number t = { 1 - 2 * y.re, -2 * y.im }, one = { 1, 0 };
+    wide_number root = square_root(minus(times(t, t), one));
+    wide_number one_way = plus(t, root), other = minus(t, root);
     long double size = hypotl(one_way.re, one_way.im);
     return over(one, size > hypotl(other.re, other.im) ? one_way : other);
 }
 
 /* h of degree `degree` becomes h (first + second z). */
-static void extend(wide *h, int degree, wide first, wide second)
+static void extend(wide_number *h, int degree, wide_number first, wide_number second)
 {
     h[degree + 1] = times(h[degree], second);
     for (int m = degree; m > 0; m--)
@@ -113,17 +119,17 @@ danaus_status danaus_wavelet_filter(int moments, double *h)
             DANAUS_ERR_UNSUPPORTED,
             "Daubechies' wavelets have 1 to %d vanishing moments here, not %d", MOST,
             moments);
-    wide y[MOST], product[2 * MOST] = { { sqrtl(2), 0 } }, half = { 0.5L, 0 };
+    wide_number y[MOST], product[2 * MOST] = { { sqrtl(2), 0 } }, half = { 0.5L, 0 };
     find_zeros(moments, y);
     int degree = 0;
     for (int k = 0; k < moments; k++) {
         extend(product, degree++, half, half);
         if (k == moments - 1)
             break;
-        wide z = within_circle(y[k]), less = minus((wide){ 1, 0 }, z);
+        wide_number z = within_circle(y[k]), less = minus((wide_number){ 1, 0 }, z);
         extend(
-            product, degree++, over((wide){ 1, 0 }, less),
-            over((wide){ -z.re, -z.im }, less));
+            product, degree++, over((wide_number){ 1, 0 }, less),
+            over((wide_number){ -z.re, -z.im }, less));
     }
     for (int m = 0; m < 2 * moments; m++)
         h[m] = (double)product[m].re;

@@ -21,14 +21,14 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct job {
+typedef struct fourier_job {
     danaus_transform kind; /* of types III that of type II */
     int64_t n;             /* numbers of the transform, not of Fourier's */
     int power; /* of the scales: 0, or 1 makes it orthogonal, 2 its inverse */
     int adjoint;
     fourier f;
     int64_t *reversal;
-} job;
+} fourier_job;
 
 /* ---- what the kinds differ in ---- */
 
@@ -38,7 +38,7 @@ static int64_t fourier_length(danaus_transform kind, int64_t n)
 }
 
 /* alpha of row k. */
-static root row_phase(const job *j, int64_t k)
+static root row_phase(const fourier_job *j, int64_t k)
 {
     int64_t n = j->n;
     root z = { 1, 0 };
@@ -56,7 +56,7 @@ static root row_phase(const job *j, int64_t k)
 }
 
 /* beta of number p of Fourier's inputs. */
-static root column_phase(const job *j, int64_t p)
+static root column_phase(const fourier_job *j, int64_t p)
 {
     int64_t n = j->n, half = p < (n + 1) / 2 ? 0 : n;
     switch (j->kind) {
@@ -68,7 +68,7 @@ static root column_phase(const job *j, int64_t p)
 }
 
 /* The squares of the scales that make the matrix orthogonal. */
-static double row_square(const job *j, int64_t k)
+static double row_square(const fourier_job *j, int64_t k)
 {
     double n = (double)j->n;
     switch (j->kind) {
@@ -82,19 +82,19 @@ static double row_square(const job *j, int64_t k)
     }
 }
 
-static double column_square(const job *j, int64_t p)
+static double column_square(const fourier_job *j, int64_t p)
 {
     return j->kind == DANAUS_DCT1 && (p == 0 || p == j->n - 1) ? 0.5 : 1;
 }
 
-static root scaled(const job *j, root z, double square)
+static root scaled(const fourier_job *j, root z, double square)
 {
     double scale = j->power == 0 ? 1 : j->power == 1 ? sqrt(square) : square;
     return (root){ z.re * scale, z.im * scale };
 }
 
 /* Which input is number p of Fourier's; -1: none, it is 0. */
-static int64_t input_of(const job *j, int64_t p)
+static int64_t input_of(const fourier_job *j, int64_t p)
 {
     int64_t n = j->n, folded = p < (n + 1) / 2 ? 2 * p : 2 * (n - 1 - p) + 1;
     switch (j->kind) {
@@ -116,7 +116,7 @@ static void sides_of(const fourier *f, int l, side *rows, side *cols)
     *cols = f->complex || l == f->count - 1 ? PLAIN : INNER;
 }
 
-static void fill_factor(const job *j, int l)
+static void fill_factor(const fourier_job *j, int l)
 {
     const fourier *f = &j->f;
     danaus_pattern p = dn_radix_pattern(f, l);
@@ -141,7 +141,7 @@ static void fill_factor(const job *j, int l)
                 }
 }
 
-static danaus_status make_chain(job *j)
+static danaus_status make_chain(fourier_job *j)
 {
     fourier *f = &j->f;
     danaus_pattern p[DANAUS_MAX_FACTORS];
@@ -156,7 +156,7 @@ static danaus_status make_chain(job *j)
     return DANAUS_OK;
 }
 
-static danaus_status make_operator(job *j, danaus_operator **made)
+static danaus_status make_operator(fourier_job *j, danaus_operator **made)
 {
     int64_t size = j->f.n;
     int64_t *outputs = dn_alloc((size_t)j->n * sizeof *outputs);
@@ -182,12 +182,12 @@ danaus_status dn_fourier(
     danaus_operator **made)
 {
     int third = desc->kind == DANAUS_DCT3 || desc->kind == DANAUS_DST3;
-    job j = { .kind = third ? desc->kind - 1 : desc->kind,
-              .n = desc->n,
-              .power = desc->orthonormal ? 1
-                       : desc->inverse   ? 2
-                                         : 0,
-              .adjoint = third != (desc->inverse != 0) };
+    fourier_job j = { .kind = third ? desc->kind - 1 : desc->kind,
+                      .n = desc->n,
+                      .power = desc->orthonormal ? 1
+                               : desc->inverse   ? 2
+                                                 : 0,
+                      .adjoint = third != (desc->inverse != 0) };
     j.f = (fourier){ .n = fourier_length(j.kind, desc->n),
                      .radix = radices,
                      .count = count,

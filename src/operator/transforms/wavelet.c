@@ -14,21 +14,21 @@
 
 enum { MOST = DANAUS_MOST_MOMENTS };
 
-typedef struct job {
+typedef struct wavelet_job {
     const danaus_transform_desc *desc;
     int taps, levels;
     double h[2 * MOST], g[2 * MOST];
     danaus_chain *chains[DANAUS_MAX_FACTORS];
     int64_t *orders[DANAUS_MAX_FACTORS + 1], lengths[DANAUS_MAX_FACTORS + 1];
-} job;
+} wavelet_job;
 
 /* Chain i of the operator makes level levels - i; of the inverse, it undoes level i + 1. */
-static int64_t half_of(const job *j, int i)
+static int64_t half_of(const wavelet_job *j, int i)
 {
     return j->desc->n >> (j->desc->inverse ? i + 1 : j->levels - i);
 }
 
-static danaus_status make_chain(job *j, int i)
+static danaus_status make_chain(wavelet_job *j, int i)
 {
     danaus_pattern p = { half_of(j, i), 2, j->taps, 1 };
     danaus_dtype dtype = j->desc->dtype;
@@ -48,7 +48,7 @@ static danaus_status make_chain(job *j, int i)
 
 /* Where number x of what a level works on lies in what comes to it: the first level finds
    all in a row, later ones find averages at even places, and inverses in halves. */
-static int64_t source_of(const job *j, int i, int64_t k, int m)
+static int64_t source_of(const wavelet_job *j, int i, int64_t k, int m)
 {
     int64_t half = half_of(j, i);
     if (j->desc->inverse) {
@@ -60,7 +60,7 @@ static int64_t source_of(const job *j, int i, int64_t k, int m)
 }
 
 /* The order before chain i: windows, then all that passes by. */
-static danaus_status make_order(job *j, int i)
+static danaus_status make_order(wavelet_job *j, int i)
 {
     int64_t half = half_of(j, i), n = j->desc->n, windows = half * j->taps, at = 0;
     int64_t *order = dn_alloc((size_t)(windows + n - 2 * half) * sizeof *order);
@@ -79,7 +79,7 @@ static danaus_status make_order(job *j, int i)
 }
 
 /* Averages and details of the last level, which lie as pairs, and what passed by. */
-static danaus_status make_outputs(job *j)
+static danaus_status make_outputs(wavelet_job *j)
 {
     int64_t n = j->desc->n, half = j->levels ? half_of(j, 0) : 0;
     int64_t *order = dn_alloc((size_t)n * sizeof *order);
@@ -94,7 +94,7 @@ static danaus_status make_outputs(job *j)
     return DANAUS_OK;
 }
 
-static danaus_status make_levels(job *j, danaus_operator **made)
+static danaus_status make_levels(wavelet_job *j, danaus_operator **made)
 {
     TRY(make_outputs(j));
     for (int i = 0; i < j->levels; i++) {
@@ -118,7 +118,7 @@ static int most_levels(int64_t n)
 danaus_status dn_wavelet(const danaus_transform_desc *desc, danaus_operator **made)
 {
     int most = most_levels(desc->n), moments = desc->moments ? desc->moments : 1;
-    job j = { .desc = desc, .taps = 2 * moments };
+    wavelet_job j = { .desc = desc, .taps = 2 * moments };
     j.levels = desc->levels ? desc->levels : most;
     if (most < 1)
         return dn_fail(
