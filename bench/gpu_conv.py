@@ -160,7 +160,7 @@ class Problem:
         self.scale = BATCH * CHANNELS / (self.batch * self.channels)
 
     def error(self, gates: tuple, y: Tensor) -> float:
-        """Of the first rows, against f64."""
+        """The error of the first rows, against f64."""
         u, k, *gates = (
             x if x is None else x[..., :4, :].double() for x in (self.u, self.k, *gates)
         )

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Of several runs of `danaus-bench --csv` the record of each problem in the middle.
+"""The median record of each problem over several runs of `danaus-bench --csv`.
 
     median.py FIELD RUN.csv... > MEDIANS.csv
 

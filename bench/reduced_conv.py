@@ -43,7 +43,7 @@ def share(keep: tuple) -> float:
 
 
 def convolutions(channels: int, length: int, device: str) -> dict:
-    """Of each form what is kept of the filter, and the module."""
+    """For each form: what it keeps of the filter, and the module."""
 
     def make(**options):
         return LongConv(channels, length, skip=False, device=device, **options).freeze()

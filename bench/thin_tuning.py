@@ -47,7 +47,7 @@ def write(rows, path):
 
 
 def is_chosen(library, columns, line):
-    """Whether a plan for the row's problem takes the row's kernel."""
+    """True if a plan for the row's problem takes the row's kernel."""
     row = dict(zip(columns.split(","), line.split(",")))
     if "operation" in row:
         return False  # plans tell nothing of those

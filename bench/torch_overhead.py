@@ -23,7 +23,7 @@ CALLS = 50
 
 
 def seconds(call: Callable[[], object], device: str, runs: int) -> float:
-    """Of one call: the least of `runs` times CALLS."""
+    """Seconds of one call: the least of `runs` times of CALLS calls."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     least = float("inf")
     for _ in range(20):

@@ -17,7 +17,7 @@ typedef struct sound_bytes {
     int64_t claimed, there;
 } sound_bytes;
 
-/* Of a file that can seek; it is left anywhere. */
+/* The bytes of sound in a file that can seek; its position is undefined afterwards. */
 sound_bytes chunks_of_sound(FILE *file);
 
 #endif

@@ -127,7 +127,7 @@ static int report(const job *j)
         "[: {patterns}| in {terms:#term}]\n");
 }
 
-/* Whether all files are of one size and type. */
+/* True if all files are of one size and type. */
 static int are_alike(const job *j)
 {
     int alike = 1;

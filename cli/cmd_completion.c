@@ -17,7 +17,7 @@ static const usage use = {
 
 static const char *looked_at; /* the command whose table comes */
 
-/* Has every command hand its table to `look`. */
+/* Makes every command hand its table to `look`. */
 static void look_at_all(void (*look)(const usage *use, const arg *table))
 {
     args_look = look;

@@ -117,7 +117,7 @@ static int compress(compression *c)
 
 /* ---- results ---- */
 
-/* Whether a layer is no dense matrix, so that it was left alone. */
+/* True if a layer is no dense matrix, so that it was left alone. */
 static int stays(const danaus_model_layer *layer)
 {
     return !layer->merged && !(layer->error > 0) &&
@@ -243,7 +243,7 @@ static int judge(compression *c)
 
 /* ---- the command ---- */
 
-/* Of a record: what does not fit in a window begins another one. */
+/* Tokens of a window. A record that is longer continues in another window. */
 #define USUAL_WINDOW 4096
 
 static int read_samples(compression *c)

@@ -70,7 +70,7 @@ typedef struct job {
     int candidate_count;
 } job;
 
-/* Are many chains fitted, and the best taken? */
+/* True if the command fits many chains and takes the best. */
 static int tries_many(const options *o)
 {
     return o->candidates || (o->terms && o->fraction > 0);

@@ -18,7 +18,7 @@ static const usage use = {
     .words = "export|import|list",
 };
 
-/* Of one version and architecture after the other. */
+/* Prints a line for each version and architecture. */
 static int list(const char *path, int as_json)
 {
     danaus_kernels_info info;

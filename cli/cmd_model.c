@@ -63,7 +63,7 @@ static const char words[] =
     "{text.kept*1e-6:.1f} MB that stay\n"
     "<layers:  {name:-40} {rows:5} x {cols:-5} {parameters:10}  {patterns}\n>";
 
-/* Of an outline: no weights are read, and no memory is taken for them. */
+/* Opens the model as an outline: it reads no weights and takes no memory for them. */
 static int run(outline *f, const char *path)
 {
     TRY(model_open(&f->m, path, 1));

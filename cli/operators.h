@@ -17,7 +17,7 @@ typedef struct any_chain {
 danaus_status any_chain_load(const char *path, any_chain *any);
 void any_chain_free(any_chain *any);
 
-/* Whether it had a bias, which is gone. */
+/* Removes the bias. True if there was one. */
 int any_chain_drop_bias(any_chain *any);
 
 /* The sum of all, whose parts belong to it; on failure they stay the caller's. */

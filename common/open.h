@@ -52,7 +52,7 @@ typedef struct plan_options {
 /* How products have such an accuracy: those of f16 and bf16 lose nothing in either. */
 danaus_math math_of(int accuracy);
 
-/* Of models: danaus_dtype. */
+/* The option --type of programs that run models; `to` is a danaus_dtype. */
 #define TYPE_ARG(to)                                                                   \
     {                                                                                  \
         "type", 0, ARG_DTYPE, &(to), "TYPE",                                           \
@@ -63,8 +63,8 @@ danaus_math math_of(int accuracy);
 /* Opens the device that the options ask for. Returns an exit status. */
 int open_device(const device_options *options, danaus_device **device);
 
-/* Has the device read the tuning table that will be replaced, if there is one: its rows stay.
-   Returns an exit status. */
+/* Loads the tuning table that will be replaced, if there is one, so that its rows stay. Returns
+   an exit status. */
 int load_older(danaus_device *device, const output *o);
 
 /* Opens a file of one array. The caller closes the file. Returns an exit status. */

@@ -16,7 +16,7 @@ int progress_show(void *user, double done);
 /* Wipes the bar away, if there is one. */
 void progress_clear(progress *bar);
 
-/* Of a suite: so many of its problems are done. Nothing where no bar is wanted. */
+/* Shows that `done` of the suite's `all` problems are done. Does nothing without a bar. */
 void progress_count(progress *bar, int done, int all);
 
 #endif

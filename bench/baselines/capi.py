@@ -43,7 +43,7 @@ ShortGradients = structure("danaus_short_gradients")
 
 
 def address(array):
-    """Of a NumPy array's numbers."""
+    """The address of a NumPy array's numbers."""
     return c_void_p(array.ctypes.data)
 
 

@@ -10,7 +10,7 @@ NAMES = ("commit", "machine")
 
 
 def commit():
-    """Of the tree that this file lies in; it ends in -dirty when files were changed."""
+    """The commit of this file's tree; it ends in -dirty where files were changed."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=10"], text=True,

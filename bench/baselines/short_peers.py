@@ -57,7 +57,7 @@ def in_turns(runs, least):
 
 
 def torch_runs(length, taps, channels, k, bias, u, dy):
-    """Of causal convolutions, in conv1d's layout: both ends padded, y cut."""
+    """Causal convolutions in conv1d's layout: both ends are padded, and y is cut."""
     weight, bias, u, dy = (torch.from_numpy(a) for a in (
         k[:, None, ::-1].copy(), bias, u, np.pad(dy, ((0, 0), (0, 0), (0, taps - 1)))))
 

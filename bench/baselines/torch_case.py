@@ -70,7 +70,7 @@ class Case:
         return 3e-6 + max(move, 2 * self.batch * self.entries() / rates[self.name])
 
     def is_feasible(self, method):
-        """Whether a method is worth a try at all: memory and operations."""
+        """True if a method is worth a try at all: memory and operations."""
         single = len(self.shapes) == 1
         entries = self.rows * self.cols
         if method == "dense":
@@ -93,7 +93,7 @@ class Case:
 
 
 class GradientCase(Case):
-    """Of one factor: the same with dy as what is given, dx or dw as the result."""
+    """A gradient of one factor: dy is the input, and dx or dw the result."""
 
     def __init__(self, place, problem, name, last, batch, operation):
         super().__init__(place, problem, name, last, batch)

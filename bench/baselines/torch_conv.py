@@ -78,7 +78,7 @@ class Problem:
 
 
 def difference(found, exact):
-    """Of tensors or tuples of them, the largest relative one in norm."""
+    """The largest relative difference in norm of two tensors, or of tuples of tensors."""
     pairs = [(found, exact)] if torch.is_tensor(found) else zip(found, exact)
     return max(float((a.double() - b).norm() / b.double().norm()) for a, b in pairs)
 

@@ -119,7 +119,7 @@ def measure_rates(place):
 
 
 def joules_of(place, library, function, seconds):
-    """Of a call: from one step of the device's counter to one energy_window later."""
+    """Joules of a call, from one step of its counter to one energy_window later."""
     calls = int(5e-3 / seconds) + 1
 
     def run_to_step(least):

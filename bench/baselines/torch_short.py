@@ -88,7 +88,7 @@ class Problem:
         return runs
 
     def error(self, form, found):
-        """Of some channels."""
+        """The error of some channels."""
         cut = (slice(None), slice(None), slice(CHECKED)) if self.last else (
             slice(None), slice(CHECKED))
         u, dy = (x[cut].double() for x in (self.u, self.dy))

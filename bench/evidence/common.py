@@ -99,7 +99,7 @@ class Training:
         self.log: list[tuple[float, float]] = []  # seconds, loss
 
     def _share(self, done: float) -> float:
-        """Of the rate, when a share of the training is done."""
+        """The share of the rate when a share `done` of the training is done."""
         return min(1.0, done / 0.05 + 0.02) * (0.05 + 0.95 * (1 + math.cos(math.pi * done)) / 2)
 
     def step(self, loss: Callable[[], Tensor], done: float) -> Tensor:

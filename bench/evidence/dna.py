@@ -54,7 +54,7 @@ def step_loss(model: nn.Module, genome: Tensor, batch: int, length: int) -> Tens
 
 @torch.no_grad()
 def perplexity(o, model: nn.Module, genome: Tensor, length: int, tokens: int) -> float:
-    """Of the same places for all models."""
+    """The perplexity at the same places for all models."""
     total, batches = 0.0, 2 if o.small else 16
     spread = torch.linspace(0, len(genome) - length - 1, batches * (tokens // length))
     for places in spread.long().to(genome.device).chunk(batches):

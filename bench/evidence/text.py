@@ -176,7 +176,7 @@ def main() -> None:
 
 
 def share_of_time(rows, seed: int) -> float:
-    """Of torch.fft's time, when danaus has its last perplexity; interpolated."""
+    """The share of torch.fft's time in which danaus gets to its last perplexity, interpolated."""
     ours, other = (
         [
             (float(r["seconds"]), float(r["perplexity"]))

@@ -1,4 +1,4 @@
-/* Two builds of the library in one process, in turns: which is slower, and where?
+/* Compares the times of two builds of the library, in turns in one process.
 
        versus [OPTIONS] OLD.so NEW.so SUITE.csv
 
@@ -115,7 +115,7 @@ static int64_t calls_of_turn(job jobs[2])
     return (int64_t)(options.seconds / (4 * options.rounds) / least) + 1;
 }
 
-/* Of median and of least times: new / old of all problems. */
+/* The ratios new / old of all problems, of median times and of least times. */
 static struct {
     double *ratios[2], worst[2];
     char names[2][320];

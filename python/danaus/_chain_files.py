@@ -22,7 +22,7 @@ _ONE, _MANY = "danaus source", "danaus sources"  # metadata
 
 @dataclass(frozen=True)
 class Source:
-    """Of which matrix a chain was made, and how, as a hash; and what came of it."""
+    """The origin of a chain: a hash of its matrix and settings, and the outcome."""
 
     fingerprint: str
     record: dict[str, Any]

@@ -79,7 +79,7 @@ def _linear_algebra() -> Iterator[None]:
 
 
 def _is_number(x: Any) -> bool:
-    """Whether it is a scalar; NumPy counts text as one."""
+    """True if it is a scalar; NumPy counts text as one."""
     if isinstance(x, (str, bytes)):
         raise TypeError(f"a chain is multiplied by arrays and numbers, not {x!r:.40}")
     return np.isscalar(x)

@@ -54,12 +54,12 @@ class HyenaPlan:
 
     Parameters
     ----------
-    channels, length : of y[..., channels, length].
-    taps : of the short filters, 1 to 128.
+    channels, length : sizes of y[..., channels, length].
+    taps : length of the short filters, 1 to 128.
     order : 2 to 8.
-    long_taps : of the filters k; 0: length.
+    long_taps : length of the filters k; 0: length.
     filters, dtype, effort, batch, accuracy, device
-        Of the long convolutions, as of `ConvPlan`.
+        Settings of the long convolutions, as for `ConvPlan`.
     packed : for packed sequences of up to `length` values each; all calls then take
         offsets.
     """

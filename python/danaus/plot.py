@@ -63,7 +63,7 @@ def _reduced(rows, cols, values, shape: tuple[int, int]) -> np.ndarray:
     values = np.where(np.isnan(values), 0, values).ravel()
     order = np.argsort(np.abs(values), kind="stable")
     down, right = rows * height // shape[0], cols * width // shape[1]
-    # Of several values for one pixel NumPy keeps the last, which is the largest.
+    # NumPy keeps the last of several values for one pixel, which is the largest.
     picture.flat[(down * width + right).ravel()[order]] = values[order]
     return picture
 
@@ -289,7 +289,7 @@ def _ladder(
 ) -> list[Patterns]:
     """Patterns of a kind for each rank, but the first smaller than the dense matrix.
 
-    Of ranks that are not named those are left out that the kind does not have.
+    Without `ranks`, ranks that the kind does not have are left out.
     """
     ladder: list[Patterns] = []
     refusal = ValueError(f"no rank was given for {kind!r}")

@@ -109,7 +109,7 @@ class Direct:
         self.q = self.gate_out * wide(case.dy)
 
     def _filter_error(self, signal: np.ndarray) -> np.ndarray:
-        """Of every number of a product of G, or of its transpose, and a signal.
+        """The error of every number of a product of G, or its transpose, and a signal.
 
         Filters beyond the row and lags that cancel when they are folded count in full.
         """

@@ -126,7 +126,7 @@ def convert(*args):
 
 
 def test_checkpoints_are_converted(tmp_path, rng):
-    """Of a training framework, with prefixes, copies and what is no weight."""
+    """A training framework adds prefixes, copies and tensors that are no weights."""
     shape = Shape(**SMALL, normed=True)
     model, weights = random_model(shape), head(shape)
     state = {f"model.bert.{name}": x for name, x in model.state_dict().items()}

@@ -264,7 +264,7 @@ def test_convolutions_in_a_graph(which):
 
 
 def test_graphs_transform_filters_that_changed():
-    """Whether or not the module kept what it transformed before."""
+    """This holds whether or not the module kept what it transformed before."""
     conv, u, _ = conv_of("longer")
     with torch.no_grad():
         conv(u)

@@ -233,7 +233,7 @@ def test_the_published_sizes():
 
 
 def test_blocks_make_the_halves(rng):
-    """Of four blocks the first two make what is activated, from half of x."""
+    """The first two of four blocks compute the activated half, from half of x."""
     mlp = GatedMLP(8, 16, dtype=torch.float64)
     x = random_rows(rng, 1, 8)
     mlp.wo = torch.nn.Identity()

@@ -44,7 +44,7 @@ def random_pair(rng, c, b, kind=complex):
 
 
 def random_coefficients(rng, c, b, basis, kind=float):
-    """Of matrices that have inverses: the basis of one term, and small numbers."""
+    """Coefficients of matrices that have inverses: one term, and small numbers."""
     if basis == "univariate":
         lt, ones = random(rng, c * b, c, kind=kind), torch.eye(c * b)[:, :c]
     else:

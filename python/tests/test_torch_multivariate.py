@@ -41,7 +41,7 @@ def place(found, sizes) -> int:
 
 
 def counts(m, points, a, j) -> bool:
-    """Whether the coefficient of degree a of l_j may be other than zero."""
+    """True if the coefficient of degree a of l_j may be other than zero."""
     if points == "chebyshev":
         return a <= m - 1 - j
     h = (m + 1) // 2

@@ -28,7 +28,7 @@ ACTIVATIONS = {
 
 @pytest.fixture(params=[False, True], ids=["after", "within"])
 def within(request):
-    """Whether sums are made with products: those of layers that are frozen for it."""
+    """True if layers are frozen, so that products also add the residual."""
     return request.param
 
 

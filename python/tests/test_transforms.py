@@ -349,7 +349,7 @@ def test_no_argument_crashes(name, n, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_gradients_are_those_of_the_matrix(dtype):
-    """Of a sum of a chain and a wavelet, whose numbers come in orders and pass by."""
+    """The sum has a chain and a wavelet, with orders of rows and rows that pass by."""
     rng = np.random.default_rng(3)
     shapes = (2, 4, 4, 1), (1, 2, 2, 4)
     weights = [random_array(rng, shape, dtype) for shape in shapes]

@@ -60,7 +60,7 @@ struct Operands : ConvOperands<OPERANDS, danaus_conv_desc> {
     std::string kind;
     std::vector<int64_t> sparse; /* none, or four axes and how many of each to keep */
 
-    /* Of a call that begins with u and may end with filters. */
+    /* Describes a call that begins with u and may end with filters. */
     void describe(int64_t filters, int64_t taps)
     {
         describe_signal();

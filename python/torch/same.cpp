@@ -1,4 +1,4 @@
-/* Whether tensors still hold the numbers that were packed. */
+/* Finds out if tensors still hold the numbers that were packed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "shim.h"
 

@@ -54,7 +54,7 @@ static FILE *open_in(const char *folder, const char *name)
     return join(path, folder, name) ? fopen(path, "r") : NULL;
 }
 
-/* Is the word one of the list, which has commas between them? */
+/* True if the word is in the list, whose words are separated by commas. */
 static int has_word(const char *list, const char *word)
 {
     size_t length = strlen(word);

@@ -19,7 +19,7 @@ conv_model dn_conv_model(const danaus_device *dev, const conv_kernel *k);
 /* Seconds of a row. */
 double dn_conv_cost(const conv_model *model, const conv_work *work);
 
-/* Whether the table has the inverse of a term's seconds. */
+/* True if the table has the inverse of a term's seconds. */
 static inline int dn_conv_is_rate(const conv_term *term)
 {
     return term->constant != TUNING_WINDOW && term->constant != TUNING_BLOCK;

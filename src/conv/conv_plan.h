@@ -54,7 +54,7 @@ struct danaus_spectrum {
     int owned; /* else the caller's */
 };
 
-/* Whether the device's backend has a member of conv_backend, which is for `what`. */
+/* Fails unless the device's backend has this member of conv_backend, which is for `what`. */
 #define dn_conv_need(device, member, what)                                             \
     ((device)->backend->conv && (device)->backend->conv->member                        \
          ? DANAUS_OK                                                                   \

@@ -104,7 +104,7 @@ const danaus_conv_plan *danaus_hyena_plan_conv(const danaus_hyena_plan *plan)
     return plan ? plan->conv : NULL;
 }
 
-/* Whether products make z of u where they read it. */
+/* True if products compute z from u while they read u. */
 static int makes_z(const danaus_hyena_plan *plan)
 {
     const conv_backend *b = plan->conv->conv;

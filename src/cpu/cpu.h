@@ -35,7 +35,7 @@ typedef struct cpu_view {
     const void *residual;  /* that is then added to it, laid out like data; or NULL */
 } cpu_view;
 
-/* Whether numbers change when they are written through a view. */
+/* True if numbers change when they are written through a view. */
 static inline int dn_is_changed(const cpu_view *v)
 {
     return v->activate || v->residual;

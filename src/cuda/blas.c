@@ -242,7 +242,7 @@ static danaus_status multiply(const cuda_device *d, const functions *b, const ge
     return DANAUS_OK;
 }
 
-/* May what follows be a part of the products, which are one call? */
+/* True if the library can apply the ending within the one call that computes the products. */
 static int may_end(
     const problem *p, const gpu_products *q, int64_t batch, const cuda_ending *e)
 {

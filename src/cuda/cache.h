@@ -33,7 +33,7 @@ void *dn_cache_copy(const cache_entry *entry);
 /* Reads a file of the cache; nonzero when it is one, and whole. */
 int dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry);
 
-/* Is there a file of that key? */
+/* True if the cache has a file of that key. */
 int dn_cache_has(hash128 key);
 
 /* Nonzero when it is there; the caller frees *image. */
@@ -48,7 +48,7 @@ int64_t dn_cache_most(void);
 /* The folder's path, in PATH_MAX bytes; 0: there is to be no cache. */
 int dn_cache_folder(char *folder);
 
-/* Is this the name of one of our files? */
+/* True if this is the name of a file of the cache. */
 int dn_cache_is_ours(const char *name);
 
 #endif

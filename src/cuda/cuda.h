@@ -195,8 +195,8 @@ danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing
 void dn_cuda_give_scratch(cuda_device *d);
 size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need);
 
-/* Whether what is copied is large, and of the host's memory as it comes from malloc(); then
-   enqueues a copy in several parts. */
+/* True if a copy is large and reads pageable memory of the host. dn_cuda_stage() enqueues such a
+   copy in several parts. */
 int dn_cuda_can_stage(cuda_device *d, const void *from, size_t bytes);
 danaus_status dn_cuda_stage(cuda_device *d, void *to, const void *from, size_t bytes);
 void dn_cuda_close_staging(cuda_device *d);
@@ -265,13 +265,14 @@ danaus_status dn_cuda_load_uses(
    defines, the text `name`, and all texts that it may include. */
 hash128 dn_cuda_key(const char *name, const char *defines, int arch);
 
-/* Is the image of that key on this machine's disk? */
+/* True if the image of that key is on this machine's disk. */
 int dn_cuda_has_image(hash128 key);
 
 /* Hashes all texts of a list that others may include. */
 hash128 dn_cuda_hash_included(const gpu_text *texts);
 
-/* Whether the function of a row for a problem is there, and puts it there. */
+/* dn_cuda_has_function(): true if the function of a row for a problem is loaded.
+   dn_cuda_add_function() adds one. */
 int dn_cuda_has_function(
     cuda_device *d, const kernel *k, const problem *p, int variant);
 danaus_status dn_cuda_add_function(
@@ -319,8 +320,8 @@ danaus_status dn_cuda_step(
 /* Bytes of a workspace. */
 size_t dn_cuda_workspace_bytes(const cuda_device *d);
 
-/* Can rows of cuBLAS be run? The sentence says what to install. *epilogues: its products
-   can end with what follows them. */
+/* Fails where cuBLAS is missing; the error's sentence says what to install. *epilogues becomes
+   nonzero if its products can apply a bias, an activation or a residual. */
 danaus_status dn_cuda_find_blas(int *epilogues);
 
 /* Makes ready what a step of a row of cuBLAS needs. */

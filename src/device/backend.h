@@ -149,8 +149,8 @@ typedef struct ks_operands {
     const void *rounded_bias;
     void *y;
     danaus_activation activation; /* of what the last step makes, after the bias */
-    /* Of a first step that reads in an order, of a last step that writes in one: memory of
-       the device, and how many rows x and y have. */
+    /* The order in which a first step reads the rows of x and a last step writes those of
+       y, in memory of the device; and how many rows x and y have. */
     const int64_t *x_order, *y_order;
     int64_t x_rows, y_rows;
     /* Like y, or y itself: what that is added to; or NULL. */
@@ -268,9 +268,9 @@ struct backend {
     int (*refuses)(const danaus_device *dev, const kernel *k); /* NULL: none */
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
-    /* Whether a step that is the last can add to what y holds. NULL: none can. */
+    /* True if this last step can add to what y holds. NULL: none can. */
     int (*adds)(const ks_step *last);
-    /* Whether a step that is the last takes a bias in the type of y. NULL: none does. */
+    /* True if this last step takes a bias in the type of y. NULL: none does. */
     int (*rounds_bias)(const danaus_device *dev, const ks_step *last);
     /* Median seconds of run(dev, arg) where caches hold nothing of its operands. NULL: the
        time from call to return is taken. */
@@ -318,7 +318,7 @@ struct danaus_device {
     tuning *tuning;        /* owned by device.c, unless the backend shares it */
 };
 
-/* Whether a device can run a row for a problem. */
+/* True if a device can run a row for a problem. */
 static inline int dn_is_usable(
     const danaus_device *dev, const kernel *k, const problem *p)
 {

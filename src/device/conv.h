@@ -42,7 +42,7 @@ typedef danaus_conv_desc conv_problem;
 
 #define CONV_AXES 4
 
-/* Of plans that ask for none. */
+/* The accuracy of plans that ask for none. */
 static inline danaus_conv_accuracy dn_conv_usual_accuracy(danaus_dtype dtype)
 {
     return dtype == DANAUS_F16 || dtype == DANAUS_BF16 ? DANAUS_CONV_FAST
@@ -285,7 +285,8 @@ struct conv_backend {
         danaus_device *dev, const conv_problem *p, const conv_frame *f,
         conv_engine **engine);
     void (*destroy)(conv_engine *engine);
-    /* Whether products take few taps of the frame's number. NULL: they do not. */
+    /* True if products also apply short filters of the frame's number of taps. NULL: they
+       do not. */
     int (*takes_few)(const conv_engine *engine);
     /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
     void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);

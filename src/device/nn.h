@@ -136,7 +136,7 @@ typedef struct nn_multiply {
     int wide_a, wide_y; /* a, or y, is f32 all the same */
 } nn_multiply;
 
-/* Of channels [heads][size][length] all products within a head, and their sums with others:
+/* Products of channels [heads][size][length] within each head, and sums of such products:
        outer     y[h][i][j] = a[h][i] b[h][j]
        contract  y[h][j] = sum over i of a[h][i] b[h][i][j]. */
 typedef struct nn_heads {

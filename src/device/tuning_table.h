@@ -49,13 +49,13 @@ struct tuning {
     size_t count;
 };
 
-/* Of a problem of any operation, and the problem of such a key. */
+/* The key of a problem of any operation, and the problem of a key. */
 tuning_key dn_tuning_ks_key(const problem *p, int exponent);
 problem dn_tuning_problem(const tuning_key *key);
 tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows);
 tuning_key dn_tuning_model_key(danaus_dtype sums, tuning_constant name, int64_t of);
 
-/* Of the power of two whose ratio to the batch is nearest to 1. */
+/* The exponent of the power of two whose ratio to the batch is nearest to 1. */
 int dn_tuning_exponent(int64_t batch);
 
 /* The next two are called with the lock held. Room for so many more rows. */

@@ -142,7 +142,7 @@ typedef struct block_job {
 
 enum { FAILED_MEMORY = 1, FAILED_LAPACK };
 
-/* Can the blocks be read where they are? */
+/* True if the blocks can be read where they are. */
 static int in_place(const ks_view *t)
 {
     return is_work_type(t->dtype) && t->stride[3] == 1 && t->scale == 1;

@@ -96,7 +96,7 @@ typedef struct gpu_products {
     int tf32; /* numbers of 32 bits may be cut to 10 bits of mantissa */
 } gpu_products;
 
-/* Of a line of what lies between two factors. */
+/* Bytes of a line of the product of one factor that the next factor reads. */
 #define DN_MIDDLE_BYTES 128
 
 /* The place of one call. */
@@ -129,7 +129,7 @@ static inline gpu_launch dn_gpu_stay(
 
 #define GPU_MOST_DEFINES 4096 /* bytes */
 
-/* Of a table that a kernel has as its argument (texts/simt.h). */
+/* Bytes of a table that a kernel takes as an argument (texts/simt.h). */
 #define GPU_TABLE_BYTES 2048
 
 /* One function that is compiled: an entry point of a text with its defines. */
@@ -158,7 +158,7 @@ typedef struct gpu_family {
 
     /* The rest may be NULL or 0. */
     int library; /* makes the products */
-    /* Of rows that have weights in orders that several families share (rows.h). */
+    /* For rows whose orders of weights are shared by several families (rows.h). */
     struct gpu_operands (*operands)(const kernel *k, const problem *p);
     struct gpu_tile (*tile)(const kernel *k, const problem *p);
     int variants; /* 0: one */
@@ -168,9 +168,9 @@ typedef struct gpu_family {
     int (*part)(const kernel *k, const problem *p, int n, ks_step *part);
     void (*maps)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
-    /* Of rows whose products a library makes. Their text runs afterwards, if there is a
-       bias or an activation that was not part of them: it changes y, and is given neither
-       x nor w, nor a residual, which products are added to. */
+    /* For rows whose products a library computes. Where the library left out a bias or an
+       activation, their text applies it to y afterwards. The text gets neither x nor w,
+       nor a residual: the library adds that. */
     void (*products)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
 } gpu_family;
@@ -181,11 +181,11 @@ typedef struct gpu_code {
     int size
         [8]; /* of a tile: rows, columns, lanes; the family knows the others' meaning,
                     and that of all if the operation is no product */
-    /* Of rows whose x is first made in scratch. `first` makes it, from the x of the
-       problem's inner factor, as [batch / line][N][line], the last columns filled up,
-       and `inner` y, batch-first. Without `first` x is turned by their text, whose entry
-       point is then ks(from, to, residual, rows, columns), `inner` makes the product
-       batch-last, and y is turned back. */
+    /* For rows that first write their x to scratch memory. `first` computes it from the x
+       of the problem's inner factor, as [batch / line][N][line] with the last columns
+       padded, and `inner` computes y from it, batch-first. Without `first` the row's text
+       transposes x, `inner` multiplies batch-last, and the text transposes y back; its
+       entry point is then ks(from, to, residual, rows, columns). */
     const kernel *first, *inner;
 } gpu_code;
 
@@ -198,15 +198,15 @@ static inline const gpu_code *dn_gpu_code(const kernel *k) { return k->code; }
 
 static inline const int *dn_gpu_size(const kernel *k) { return dn_gpu_code(k)->size; }
 
-/* Whether a library may add a bias, and apply an activation, in the launch that makes the
-   products of a row, as one call, for so many columns. */
+/* True if a library can add the bias and apply the activation in the launch that computes a
+   row's products, as one call for so many columns. */
 int dn_gpu_library_ends(const problem *p, int64_t batch, int has_bias, int activation);
 
-/* What a row compiles for a problem, without the hashes, which are of a compiler too. */
+/* What a row compiles for a problem, without the hashes, which depend on the compiler too. */
 void dn_gpu_use(const kernel *k, const problem *p, int variant, gpu_use *use);
 
-/* Whether a row may run this variant for operands that are aligned as allocations are, of
-   any batch that `memory` bytes hold. */
+/* True if a row can run this variant for operands with the alignment of allocations, for some
+   batch that fits in `memory` bytes. */
 int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memory);
 
 /* The grid of ks_turn.cu for a matrix of elements of so many bytes. */

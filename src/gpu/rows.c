@@ -59,7 +59,7 @@
         SIMT(type, 64, 64, 4, 8, 8, 8), SIMT(type, 8, 128, 4, 8, 4, 4),                \
         SIMT(type, 32, 64, 8, 8, 8, 4), SIMT(type, 4, 64, 16, 4, 4, 4)
 
-/* Of 8 bytes, and of 16. */
+/* Tiles for numbers of 8 bytes, and of 16. */
 #define SIMT_8(type)                                                                   \
     SIMT(type, 64, 64, 1, 4, 4, 8), SIMT(type, 16, 128, 1, 4, 4, 8),                   \
         SIMT(type, 4, 256, 1, 4, 2, 4), SIMT(type, 64, 4, 1, 4, 2, 8),                 \

@@ -89,7 +89,7 @@ size_t dn_gpu_operand_bytes(const kernel *k, const problem *p);
 void dn_gpu_pack_operands(
     const kernel *k, const problem *p, weights_view w, void *packed);
 
-/* Whether a row whose numbers are cut into so many parts may make a product with one factor:
+/* True if a row whose numbers are cut into so many parts may make a product with one factor:
    f32 in one part is tf32, which must be allowed. Smaller blocks than those of
    dn_gpu_is_for_blocks() would be mostly padding on tensor cores. */
 static inline int dn_gpu_is_for(const kernel *k, const problem *p, int parts)
@@ -127,8 +127,8 @@ static inline double dn_gpu_mma_clocks(const gpu_facts *f, double count)
 /* Bytes that memory gives and takes for all columns: of x, of y and of a residual. */
 double dn_gpu_moved_bytes(const problem *p);
 
-/* Whether batch-first some lines of x or y, the numbers of a column and a block, begin off
-   multiples of 16 bytes: many rows fetch and store those in small pieces. */
+/* True if batch-first some lines of x or y, the numbers of a column and a block, do not begin at
+   multiples of 16 bytes. Many rows load and store such lines in small pieces. */
 static inline int dn_gpu_is_ragged(const problem *p)
 {
     danaus_pattern q = p->pattern;
@@ -192,8 +192,8 @@ void dn_gpu_define_layout(const kernel *k, const problem *p, int variant, text *
 /* READS and WRITES of texts whose families do orders. */
 void dn_gpu_define_orders(const problem *p, text *to);
 
-/* Whether the orders of a problem, if it has any, move whole rows, as texts for tensor cores
-   can: batch-first they would gather numbers. */
+/* True if the orders of a problem, if it has any, move whole rows. Texts for tensor cores can do
+   that; batch-first they would have to gather single numbers. */
 static inline int dn_gpu_moves_rows(const problem *p)
 {
     return !p->orders || p->layout == DANAUS_BATCH_LAST;

@@ -48,7 +48,7 @@ void dn_adjoint(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)
 void dn_copy(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to);
 void dn_zero(int complex, int64_t m, int64_t n, dn_matrix to);
 
-/* Does this processor have AVX2 and FMA? */
+/* True if this processor has AVX2 and FMA. */
 int dn_has_avx2(void);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct viewer {
 
 typedef struct arch {
     const char *name;
-    /* Whether config.json, whose model_type is this, describes one. */
+    /* True if config.json, with this model_type, describes such a model. */
     int (*recognizes)(const json_t *config, span type);
     /* Fills a model that has its device and file. On failure what is there is freed by
        `close`. */

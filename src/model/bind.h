@@ -68,8 +68,8 @@ danaus_status dn_bind_rows(
 /* Integers of a tensor (dn_file_integers()). Nonzero: it is not there. */
 int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to);
 
-/* Whether everything was found, and, but for names that begin with one of these (a list that
-   ends with NULL), everything in the file has a place. */
+/* Fails unless everything was found and every tensor of the file has a place. Tensors whose
+   names begin with one of `others`, a list that ends with NULL, need no place. */
 danaus_status dn_binder_settle(binder *b, const char *const *others);
 
 #endif

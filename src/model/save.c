@@ -106,7 +106,7 @@ static int is_marked(const danaus_model *model, const linear *layer)
     return !layer->fitted.basis && !danaus_file_find(model->file, name, &t);
 }
 
-/* Whether a tensor of the file belongs to a layer that was fitted. */
+/* True if a tensor of the file belongs to a layer that was fitted. */
 static int is_replaced(const danaus_model *model, const char *name)
 {
     size_t prefix = strlen(model->prefix);

@@ -30,7 +30,7 @@ static danaus_status upload(
     return danaus_upload(plan->device, *to, places, (size_t)count * sizeof *places);
 }
 
-/* Whether a place is none. */
+/* True if some row has no place. */
 static int has_gaps(const int64_t *places, int64_t count)
 {
     int64_t p = 0;

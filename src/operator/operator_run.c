@@ -45,7 +45,7 @@ static number_view outside(
     return v;
 }
 
-/* Whether chains can read and write numbers that lie so. */
+/* True if chains can read and write numbers of this layout. */
 static int fits(const run *r, const number_view *v, int64_t rows)
 {
     if (r->plan->inside == DANAUS_BATCH_LAST)

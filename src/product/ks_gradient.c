@@ -18,7 +18,7 @@ static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients
     return dn_check_reserved(g->reserved, sizeof g->reserved);
 }
 
-/* Of dw and dbias. */
+/* The type of dw and dbias. */
 static danaus_dtype type_of(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
 {
     return g->rounded ? plan->desc.dtype : dn_sum_type(plan->desc.dtype);

@@ -99,7 +99,7 @@ danaus_status dn_check_desc(const danaus_ks_desc *d)
     return check_activation(d);
 }
 
-/* Whether merging [from, to) can pay at all: more weights are more work. */
+/* True if merging [from, to) can pay: it must not increase the number of weights. */
 static int may_merge(const danaus_ks_plan *plan, int from, int to)
 {
     if (to - from == 1)
@@ -135,7 +135,7 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
     };
 }
 
-/* Of factors from and from + 1, one after the other in one step. */
+/* The problem of factors `from` and `from` + 1 as one step. */
 static problem pair_of(const danaus_ks_plan *plan, int from)
 {
     problem p = problem_of(plan, from, from + 1),

@@ -60,7 +60,7 @@ danaus_status dn_ks_run(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     ks_operands o);
 
-/* Whether it can add to what y holds, and apply an activation then. */
+/* True if the plan can add to what y holds and then apply the activation. */
 int dn_ks_adds(
     const danaus_ks_plan *plan, const danaus_device *device,
     danaus_activation activation);
@@ -68,7 +68,7 @@ int dn_ks_adds(
 /* Decides where what is packed for a plan lies. */
 danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device);
 
-/* Whether a bias is packed in the plan's type, too. */
+/* True if a bias is also packed in the plan's type. */
 static inline int dn_rounds_bias(const danaus_ks_plan *plan)
 {
     return plan->rounded_bias_at && plan->rounded_bias_at != plan->bias_at;
@@ -101,7 +101,7 @@ danaus_status dn_gather_weights(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n);
 void dn_release_weights(danaus_ks_weights *w);
 
-/* Do these weights have memory? */
+/* Fails unless these weights have memory. */
 danaus_status dn_check_bound(const danaus_ks_weights *weights);
 
 /* Makes a device ready to run the plan. */

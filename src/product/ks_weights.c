@@ -186,7 +186,7 @@ static danaus_status pack_product(
     return status;
 }
 
-/* Of two factors, the one that is applied last times `scale`. */
+/* Packs two factors; the one that is applied last is multiplied by `scale`. */
 static danaus_status pack_pair(
     danaus_device *device, const chain_numbers *n, const packed_form *f, double scale,
     void *packed)

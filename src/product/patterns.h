@@ -8,7 +8,7 @@
 /* Block rank a1 c1 / a2 = b2 d2 / d1 of a chainable pair. */
 int64_t dn_pair_rank(danaus_pattern p, danaus_pattern q);
 
-/* Is every factor of pattern p * q a product of a p-factor and a q-factor? */
+/* True if every factor of pattern p * q is the product of a p-factor and a q-factor. */
 int dn_pair_redundant(danaus_pattern p, danaus_pattern q);
 
 /* The patterns of W transposed; the two arrays do not overlap. */

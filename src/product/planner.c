@@ -121,7 +121,7 @@ static danaus_status fill_trial(
     return fill(t->dev, t->x, steps->p.dtype, cols);
 }
 
-/* Of the largest factor. */
+/* The number of weights of the largest factor. */
 static int64_t most_weights(const ks_step *steps, int count)
 {
     int64_t most = 0;
@@ -332,8 +332,9 @@ static void settle(winner *w)
     }
 }
 
-/* Of two that are as fast the one of least estimate is taken: such rows need no table, which
-   is for products alone, without what comes before and after. */
+/* Takes the row of least estimate where it is about as fast as the fastest. Such a row needs
+   no tuning table: tables hold times of products alone, without bias, activation and
+   residual. */
 static danaus_status measure(
     danaus_device *dev, const problem *p, const kernel **chosen, double *seconds)
 {

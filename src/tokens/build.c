@@ -92,8 +92,8 @@ static danaus_status add_to_matchers(danaus_tokenizer *t)
     return DANAUS_OK;
 }
 
-/* Of an added token its text as it is found, which alone says whether it is special: so the
-   reference does. */
+/* Adds the texts of added tokens, as the matcher finds them. Only this text decides whether the
+   token is special, as in the reference. */
 static void decode_matcher(danaus_tokenizer *t, const matcher *m)
 {
     for (size_t i = 0; i < m->texts.count; i++) {

@@ -30,7 +30,7 @@ static span without_spaces_behind(span line)
     return line;
 }
 
-/* Of a word that is there twice the last place is its id. */
+/* The id of a word is the number of its last line. */
 static danaus_status read_lines(span words, danaus_tokenizer *t)
 {
     int32_t id = 0;

@@ -29,7 +29,7 @@ static danaus_status load_once(scene *s)
     return status;
 }
 
-/* Of a model that has no spectra yet. */
+/* Scores by a model that has no spectra yet. */
 static danaus_status score_once(scene *s)
 {
     const int64_t offsets[] = { 0, 3, TOKENS };

@@ -160,7 +160,7 @@ static void costs_are_finite_and_sizes_sane(void **state)
             }
 }
 
-/* Of a processor it is as long as the residual; GPUs hide some or all of it. */
+/* On a processor the cost is proportional to the residual; GPUs hide some or all of it. */
 static void a_residual_has_a_cost(void **state)
 {
     danaus_device *device = *state;

@@ -115,7 +115,7 @@ def scores(w, ids):
 
 
 def likelihood(w, bases, window, context):
-    """Of a record, window by window; and how many bases have a score."""
+    """The log likelihood of a record, window by window; and how many bases have a score."""
     ids = [7 + BASES.index(base) for base in bases.upper()]
     total, count, at = 0.0, 0, 0
     while at == 0 or at + context < len(ids):

@@ -125,7 +125,7 @@ def by_blocks(m, x):
 
 
 def scores(kind, w, image):
-    """Of one image, in f64."""
+    """Scores of one image, in f64."""
     w = {name: x.astype("f8") for name, x in w.items()}
 
     def norm(x, place):

@@ -79,7 +79,7 @@ def normalized(x):
 
 
 def rows(w, line):
-    """Of a line of known words between spaces, in f64."""
+    """The rows of a line of known words between spaces, in f64."""
     w = {name: x.astype("f8") for name, x in w.items()}
     ids = [WORDS.index(t) for t in ["[CLS]", *line.split(), "[SEP]"]]
 
@@ -115,7 +115,7 @@ def embedding(w, line):
 
 
 def probabilities(w, row):
-    """Of all words, by the head."""
+    """The head's probabilities of all words."""
     w = {name.removeprefix("cls.predictions."): x.astype("f8") for name, x in w.items()}
     x = np.maximum(w["transform.dense.weight"] @ row + w["transform.dense.bias"], 0)
     x = normalized(x[None])[0] * w["transform.LayerNorm.weight"]

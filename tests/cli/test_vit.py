@@ -62,7 +62,7 @@ def write_model(folder, w):
 
 
 def scores(w, image):
-    """Of one image, in f64."""
+    """Scores of one image, in f64."""
     w = {name.removeprefix("vit."): x.astype("f8") for name, x in w.items()}
 
     def norm(x, place):

@@ -386,8 +386,8 @@ static void destroy_walled(walled *w, int at_end)
     munmap(w->memory, w->bytes);
 }
 
-/* Of arrays that begin where segments do, so that rows of whole segments are read in vectors,
-   or end anywhere. */
+/* Runs on arrays that begin at a segment, so that rows of whole segments are read in vectors, or
+   that end at any address. */
 static void run_walled(
     const conv_case *c, const conv_frame *f, const gpu_conv_mma *m, const array *x,
     const array *x_factor, const array *y, const array *y_factor, const made_of *from,

@@ -193,7 +193,7 @@ static double cost_of(
     return seconds * work.idle;
 }
 
-/* Of the best windows. */
+/* The cost of the best windows. */
 static double least_cost(const danaus_device *dev, int64_t length, int64_t taps)
 {
     conv_problem p = {
@@ -218,8 +218,8 @@ static void filters_of_a_sixteenth_cost_less(void **state)
     }
 }
 
-/* Of any length the best windows cost, a number, not much more than those of the next power of
-   two: beyond that, what a length of one more asks for. */
+/* The best windows of any length cost little more for each number than those of the next power
+   of two. */
 static void any_length_costs_little_more_than_a_power_of_two(void **state)
 {
     (void)state;

@@ -206,10 +206,10 @@ static double number_at(
     return element_get(v->dtype, v->data, at).re;
 }
 
-/* Of one slab: products of tf32 have 11 bits of each factor, split ones 22; sums in f32
-   that are cut where they should be rounded lose a unit of 2^-23 of what has been summed
-   at every addition, of which a product of matrices may make one for each column. The split
-   makes NaN of an infinite x. */
+/* Checks the part of one slab. Products in tf32 have 11 bits of each factor, split ones 22. A
+   sum in f32 that is cut where it should be rounded loses a unit of 2^-23 of itself at every
+   addition, and a product of matrices may make one addition for each column. The split makes
+   NaN of an infinite x. */
 static void expect_part(
     const dw_case *c, const array *x, const array *dy, const float *part, int64_t slab,
     int64_t i, int64_t r, int64_t k, int64_t j, const char *what)

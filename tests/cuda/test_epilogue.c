@@ -36,7 +36,7 @@ typedef struct ending_case {
     int no_algorithms; /* of cublasLt: its stand-in's */
 } ending_case;
 
-/* Whether cublasLt's epilogues are enough. */
+/* True if cublasLt's epilogues are enough. */
 static int ends(const ending_case *c, int64_t batch)
 {
     int known = c->activation == DANAUS_ACTIVATION_NONE ||
@@ -207,8 +207,8 @@ static void a_bias_is_rounded_where_the_library_adds_it(void **state)
     chain_free(&chain);
 }
 
-/* Of every finite number of 16 bits: rounding, a sixth of a unit of f16 more, and less than
-   half of the smallest number of f16. */
+/* The error for every finite number of 16 bits is that of rounding, a sixth of a unit of f16
+   more, and less than half of the smallest number of f16. */
 static void gelu_of_16_bits_is_almost_exact(void **state)
 {
     (void)state;

@@ -165,7 +165,8 @@ static void check_gated(const kernel *k, int number)
     array_free(&bias);
 }
 
-/* Of the rows for 9.0 those of one block: in 16 bits, or in f32 and tf32 with lanes. */
+/* True if the emulator runs the row. It runs rows for 9.0 of one block: in 16 bits, or in f32
+   and tf32 with lanes. */
 static int is_emulated(const kernel *k)
 {
     const char *file = dn_gpu_family(k)->text;

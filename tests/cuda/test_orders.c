@@ -167,7 +167,7 @@ static void an_order_is_no_launch_of_its_own(void **state)
     }
 }
 
-/* Of every type and layout, whatever the pattern. */
+/* This holds for every type and layout, whatever the pattern. */
 static void every_type_has_a_row_that_does_orders(void **state)
 {
     const danaus_device *dev = *state;

@@ -120,7 +120,7 @@ static void a_row_that_does_not_load_is_passed_over(void **state)
     expect_row(*state, &desc, row, 1);
 }
 
-/* Of every row of the type. */
+/* The compiler refuses every row of the type. */
 static void without_any_row_the_compiler_says_why(void **state)
 {
     static const danaus_pattern p = { 3, 4, 5, 6 };
@@ -133,7 +133,7 @@ static void without_any_row_the_compiler_says_why(void **state)
     assert_null(plan);
 }
 
-/* Of a text with the same defines. */
+/* Two entry points of a text with the same defines are two uses. */
 static void an_entry_point_is_part_of_a_use(void **state)
 {
     cuda_device *d = *state;

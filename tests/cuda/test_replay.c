@@ -194,7 +194,7 @@ static void other_operands_are_given_to_the_same_graph(void **state)
     for (int i = CALLS; i < 2 * CALLS; i++)
         move(&m, 64 * i, 0);
     assert_int_equal(control->calls, CALLS);
-    /* Of unaligned operands another function would be launched; another stream. */
+    /* Unaligned operands need another function, and with it another graph. */
     for (int i = 0; i < 2 * CALLS; i++)
         move(&m, 64 * i + i % 2, 0);
     assert_int_equal(control->launches, 4 * CALLS);

@@ -351,7 +351,7 @@ static void move_results(danaus_device *device, danaus_pattern p, danaus_ks_desc
     chain_free(&c);
 }
 
-/* Of rows with tensor maps and clusters too, where the device has them. */
+/* This holds for rows with tensor maps and clusters too, where the device has them. */
 static void results_may_be_elsewhere_each_time(void **state)
 {
     static const danaus_pattern patterns[] = {

@@ -279,7 +279,7 @@ static void choose(void)
     passed_over += asked - count;
 }
 
-/* Of all jobs those that are chosen, on as many threads as there are processors. */
+/* Compiles the chosen jobs on as many threads as there are processors. */
 static void compile_all(void)
 {
     thread_pool *pool = NULL;
@@ -661,8 +661,8 @@ static void turned_pieces_are_stored_whole(void **state)
     dn_free(image);
 }
 
-/* Of rows that begin anywhere, but for the 16 bytes where one begins or ends: two results, and
-   one that is not multiplied. */
+/* Rows that begin at any address are stored in 16 bytes each, but for the 16 bytes where a row
+   begins or ends: two results, and one that is not multiplied. */
 static void results_of_packed_rows_are_stored_whole(void **state)
 {
     (void)state;

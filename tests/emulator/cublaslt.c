@@ -135,7 +135,7 @@ int cublasLtMatmulPreferenceSetAttribute(
 
 /* ---- products ---- */
 
-/* Does the description hold together? */
+/* True if the description is consistent. */
 static int is_sound(
     const operation *o, const matrix *a, const matrix *b, const matrix *c)
 {

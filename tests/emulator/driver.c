@@ -239,7 +239,7 @@ int cuMemFreeHost(void *memory)
     return 0;
 }
 
-/* Of memory of the device alone. */
+/* Answers for memory of the device alone. */
 EXPORT int cuPointerGetAttribute(void *value, int attribute, uintptr_t memory);
 int cuPointerGetAttribute(void *value, int attribute, uintptr_t memory)
 {

@@ -26,7 +26,7 @@ typedef struct clocks {
     long at[EMULATED_STREAMS];
 } clocks;
 
-/* Of a block of memory. */
+/* The accesses to a block of memory. */
 typedef struct history {
     int writer;
     long written;

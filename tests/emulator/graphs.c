@@ -176,7 +176,7 @@ int cuStreamIsCapturing(void *stream, int *capturing)
 {
     BEGIN;
     if (!stream && !emulated_context())
-        return 201; /* whose default stream? */
+        return 201; /* no context has a default stream */
     *capturing = control->capturing || emulated_is_captured(stream);
     return 0;
 }

@@ -248,8 +248,8 @@ static unsigned char *shared_memory(size_t bytes)
     return memset(end - bytes, 0x7f, bytes);
 }
 
-/* Of what lies outside, SIGSEGV, or of an array's index, SIGILL (nvrtc.c): the test cannot go on,
-   as the thread that met this holds the emulator's lock. */
+/* Handles SIGSEGV, an access outside of memory, and SIGILL, a wrong index of an array (nvrtc.c).
+   The test cannot go on: the thread that was hit holds the emulator's lock. */
 static void end_program(int number)
 {
     static const char why[] =

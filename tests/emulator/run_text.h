@@ -20,7 +20,7 @@
 
 #define COMPILE EMULATOR_CXX " -std=c++20 -O0 -w -fPIC"
 
-/* Of the C++ library programs need nothing. */
+/* Programs need nothing of the C++ library. */
 #define LIBRARIES " -nodefaultlibs -lm -lc -lgcc"
 
 static char folder[64];

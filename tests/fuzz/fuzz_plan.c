@@ -111,7 +111,7 @@ static int all_small(const danaus_pattern *p, int count)
     return small;
 }
 
-/* Of small patterns: do they fit together? */
+/* True if small patterns fit together. */
 static int fit(const danaus_pattern *p, int count)
 {
     for (int l = 0; l + 1 < count; l++)

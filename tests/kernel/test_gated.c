@@ -11,7 +11,7 @@
 
 static const danaus_dtype halves[] = { DANAUS_F16, DANAUS_BF16 };
 
-/* Whether rows of the device make it. */
+/* True if the device has a row for gated products of this pattern. */
 static int can_gate(const danaus_device *dev, danaus_dtype dtype, danaus_pattern p)
 {
     problem asked = { .pattern = p,

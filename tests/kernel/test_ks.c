@@ -96,7 +96,7 @@ static void check_row(
     danaus_free(dev, packed);
 }
 
-/* Of the many rows of a GPU, a question is put to some. */
+/* True if a row is tested now. GPUs have many rows, and each question goes to a fifth. */
 static int has_turn(const danaus_device *dev)
 {
     static int turn;
@@ -117,7 +117,7 @@ static tile_size tile_of(const danaus_device *dev, const kernel *k)
     return (tile_size){ gpu->size[0], gpu->size[1], gpu->size[2] };
 }
 
-/* Of one type and tile. */
+/* True if both rows have one type and tile. */
 static int are_alike(const danaus_device *dev, const kernel *k, const kernel *other)
 {
     tile_size a = tile_of(dev, k), b = tile_of(dev, other);

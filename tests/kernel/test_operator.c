@@ -45,8 +45,8 @@ static void the_operator_and_its_gradients_are_those_of_sums(void **state)
     }
 }
 
-/* Of windows that tensor cores make, in one launch and in several: z, gates and products are
-   rounded to 16 bits, a few times. */
+/* Tensor cores compute the windows, in one launch and in several. They round z, gates and
+   products to 16 bits a few times. */
 static void fast_operators_err_by_little(void **state)
 {
     static const int64_t lengths[] = { 256, 509, 1024, 1300, 17000 };

@@ -421,7 +421,7 @@ static void expect_difference(
         }
         put(member, at, x);
         double is = get(gradient, at), should = (two[1] - two[0]) / 2;
-        /* Of two sums of rows of `length` numbers, with every operand at most 2. */
+        /* A bound for two sums of rows of `length` numbers, with every operand at most 2. */
         double size = 8 * (double)(c->desc.length + c->desc.filter_length);
         double most = 100 * 0x1p-53 * size * (double)c->u.count;
         if (!(fabs(is - should) <= most))

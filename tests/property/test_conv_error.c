@@ -21,7 +21,7 @@ static const char *const names[CONV_RESULTS] = { "y",         "du", "dgate_in",
                                                  "dgate_out", "dk", "dk_reverse",
                                                  "dskip" };
 
-/* Of products of 16 bits, and factors as well. */
+/* The error of products in 16 bits, whose factors are rounded too. */
 #define FAST_ERROR 2e-3
 
 /* Numbers may err by their own rounding, and by that of results. */
@@ -88,7 +88,7 @@ static void errors_grow_like_the_root_of_the_logarithm(void **state)
         check(*state, (danaus_conv_desc){ .channels = 1, .length = others[i] }, 1, 0);
 }
 
-/* Of many channels, so that dskip has a norm. */
+/* Cases have many channels, so that dskip has a norm. */
 static void gates_and_kinds_err_no_more(void **state)
 {
     for (int kind = 0; kind < 3; kind++)

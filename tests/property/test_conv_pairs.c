@@ -52,8 +52,8 @@ static int is_finite(const array *a, int64_t from, int64_t count)
     return finite;
 }
 
-/* Of rows of `from`: within their bounds, or nowhere finite. The oracle takes u and dy of a row
-   at once, so that one of them is zero. */
+/* Results of a finite row of `from` are within their bounds; those of any other row are nowhere
+   finite. The oracle takes u and dy of a row at once, so that one of them is zero. */
 static void expect_rows(
     const conv_case *c, const array *from, const array *dy, const array *is,
     conv_name name)
@@ -147,7 +147,7 @@ static void check_filters(
 
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_BF16, DANAUS_F64, DANAUS_F16 };
 
-/* Of windows that are a circle, most of them, and of others. */
+/* Most windows are circles, and some are not. */
 static void rows_of_any_size_have_their_own_error(void **state)
 {
     for (int round = 0; round < rounds_of(200); round++) {

@@ -104,8 +104,8 @@ static gradients run_back(const scene *s, const danaus_ks_weights *weights)
     return g;
 }
 
-/* Do both give the same bits, forward and back? Devices multiply merged factors out in an
-   order of their own: then the product is compared with the oracle's. */
+/* Expects the same bits of both, forward and backward. A device multiplies merged factors in its
+   own order; then the product is compared with the oracle's. */
 static void expect_same(
     const scene *s, const danaus_ks_weights *found, const danaus_ks_weights *expected,
     const char *what)

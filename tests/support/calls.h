@@ -9,7 +9,7 @@
 #define MOST_CALLS 200
 #define FAILURE    719 /* what a kernel that goes wrong gives */
 
-/* Of the driver and of cuBLAS. */
+/* Names of the functions of the driver and of cuBLAS. */
 extern const char *const driver_functions[];
 extern const size_t driver_function_count;
 

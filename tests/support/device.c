@@ -19,7 +19,7 @@ void expect_device(const danaus_device *device)
     narrow_between = !device->backend->on_host;
 }
 
-/* Is the name one of those, or begins it with one, of a list with commas? */
+/* True if the name begins with a word of the list, whose words are separated by commas. */
 static int is_listed(const char *name, const char *list)
 {
     for (const char *at = list; *at; at += strcspn(at, ",") + (strchr(at, ',') != NULL))
@@ -58,7 +58,7 @@ danaus_device *device_from_arguments(int argc, char **argv)
     return device;
 }
 
-/* Of allocations, and more than offsets of arrays in their blocks. */
+/* The alignment of allocations in bytes, more than the offset of an array in its block. */
 #define ALIGNED 256
 
 static size_t offset_of(const array *a)

@@ -15,7 +15,7 @@ typedef struct value {
     double re, im;
 } value;
 
-/* Of real numbers without a square root, which most are. */
+/* |v|. Most numbers are real, and need no square root. */
 static inline double magnitude_of(value v)
 {
     return v.im == 0 ? fabs(v.re) : hypot(v.re, v.im);

@@ -23,7 +23,7 @@ typedef struct conv_exact {
     double *v[CONV_RESULTS], *e[CONV_RESULTS]; /* NULL: the case has none */
 } conv_exact;
 
-/* Of a case whose spectra are not sparse. */
+/* The exact results of a case whose spectra are not sparse. */
 conv_exact conv_exactly(const conv_case *c, const array *dy);
 void conv_exact_free(conv_exact *x);
 

@@ -26,7 +26,7 @@ void head_add_random(rng *r, named_arrays *to, int64_t width, int64_t words)
         named_add_random(&(rng){ bias }, to, 1, &words, 0, 0.5, PLACE "bias");
 }
 
-/* Of a head, whose names have no prefix. */
+/* Finds a tensor of a head, whose names have no prefix. */
 static const danaus_tensor *find(const named_arrays *arrays, const char *name)
 {
     for (int i = 0; i < arrays->count; i++)

@@ -21,7 +21,7 @@ typedef struct small_hyena {
     named_arrays arrays;
 } small_hyena;
 
-/* Of at most `length` tokens, at least 1. */
+/* A random model of 1 to `length` tokens. */
 small_hyena hyena_random(rng *r, int64_t length);
 
 /* The model of the test vectors of a model of HyenaDNA, of this order. */

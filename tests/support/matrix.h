@@ -59,7 +59,7 @@ matrix chain_matrix(danaus_chain *chain);
 /* ||Y - X K^T - bias|| / ||Y|| of inputs and targets, a row each. */
 double chain_fit_error(danaus_chain *chain, matrix x, matrix y);
 
-/* Is (row, col) in the support of p? */
+/* True if (row, col) is in the support of p. */
 int in_support(danaus_pattern p, int64_t row, int64_t col);
 
 /* A chainable chain: radices up to `radix`, ranks up to `rank`, sizes up to 150; with

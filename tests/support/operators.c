@@ -164,7 +164,7 @@ danaus_operator *random_operator(rng *r, danaus_dtype dtype)
     return with_orders(r, dtype, rows, rng_int(r, 1, 12), MOST_CHAINS);
 }
 
-/* Of two factors. */
+/* A random chain of two factors. */
 static danaus_operator *chain_alone(
     rng *r, danaus_dtype dtype, int64_t rows, int64_t cols)
 {

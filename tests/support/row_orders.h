@@ -15,11 +15,11 @@ typedef struct row_orders {
     array x, y;
 } row_orders;
 
-/* Whether a row does all orders, in a layout at least. */
+/* True if a row does all orders in at least one layout. */
 int does_orders(const kernel *k);
 
-/* Of a problem: permutations, choices, zeros and, in x, numbers that come twice; natural
-   where it has none. */
+/* Random orders of a problem: permutations, choices, zeros and, in x, rows that are read
+   twice; the natural order where the problem has none. */
 row_orders random_row_orders(rng *r, const problem *p);
 void row_orders_free(row_orders *o);
 const int64_t *places_of(const array *order);

@@ -14,8 +14,8 @@ typedef struct short_case {
     array k, bias, u; /* bias: data may be NULL */
 } short_case;
 
-/* Of any type and layout; the rounds take turns with many channels, long rows and many
-   taps. */
+/* A random case of any type and layout; the rounds take turns with many channels, long rows
+   and many taps. */
 short_case short_random(rng *r, int round);
 /* Every small size, in both layouts, centred and not; types take turns. */
 #define SHORT_SMALL (17 * 9 * 6 * 2 * 2 * 2)

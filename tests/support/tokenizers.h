@@ -35,7 +35,7 @@ void expect_most(
     const danaus_tokenizer *t, const char *string, size_t length, int64_t most,
     const char *expected);
 
-/* Of one tokenizer that is made for it. */
+/* Checks the ids of a string by a tokenizer that is made of these parts. */
 void expect_ids(parts p, const char *string, const char *expected);
 
 #endif

@@ -104,8 +104,8 @@ static double error_of(scaled target, scaled x, danaus_chain *const *chains, int
     return error;
 }
 
-/* Whether a type holds numbers, as danaus_convert_check() says: none is too large, and the norm
-   keeps all but a unit roundoff. *lost is what the norm loses. */
+/* True if a type holds the numbers, in the sense of danaus_convert_check(): none is too large,
+   and the norm loses at most a unit roundoff. *lost is what the norm loses. */
 static int holds(scaled w, danaus_dtype dtype, double *lost)
 {
     precision to = precision_of(dtype);
@@ -266,7 +266,7 @@ static void check(
 
 /* Residuals are sums of squares in f64, where differences below 1e-8 of the norm drown. */
 #define SLACK 1e-7
-/* Of sums of chains, and of sums over samples, none is said to be below 3e-6. */
+/* Errors of sums of chains, and errors over samples, are never reported below 3e-6. */
 #define SLACK_OF_SUMS 4e-6
 
 static danaus_factorize_desc description(const subject *s, uint64_t round)

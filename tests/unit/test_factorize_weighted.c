@@ -113,8 +113,8 @@ static void calibration_never_loses_and_never_grows(void **state)
     }
 }
 
-/* Of two starts, of which one is the factorization without inputs, the better one is what
-   the upper bound tells: often much less than that one's error. */
+/* One of two starts is the factorization without inputs. The upper bound is that of the better
+   start, and often much less than the error of the factorization without inputs. */
 static void the_better_start_is_taken(void **state)
 {
     (void)state;

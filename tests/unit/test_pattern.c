@@ -21,7 +21,7 @@ static void sizes_follow_the_definition(void **state)
     assert_false(dn_pattern_equal(t, p));
 }
 
-/* Is entry (row, col) in the support I_a (x) 1_{b x c} (x) I_d? */
+/* True if entry (row, col) is in the support I_a (x) 1_{b x c} (x) I_d. */
 static int holds(danaus_pattern p, int64_t row, int64_t col)
 {
     return row / (p.b * p.d) == col / (p.c * p.d) && row % p.d == col % p.d;

@@ -524,7 +524,7 @@ static void a_plan_describes_its_steps(void **state)
     fixture_free(&f);
 }
 
-/* Of a table that knows one kernel for the factors, one after the other or multiplied out. */
+/* The table knows one kernel for the factors, one after the other or multiplied out. */
 static void a_plan_tells_the_seconds_that_it_was_chosen_by(void **state)
 {
     danaus_device *device = *state, *other;

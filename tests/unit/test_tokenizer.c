@@ -72,7 +72,7 @@ static void accents_go_and_letters_are_small(void **state)
     expect_ids(usual_parts, "\u0345", "2 3");
 }
 
-/* Of classes 224 and 216: neither is an accent that goes. */
+/* The marks have classes 224 and 216: neither is an accent that is removed. */
 static void marks_that_stay_are_ordered(void **state)
 {
     (void)state;

@@ -146,7 +146,7 @@ def sparse_of(axes, keep, kind: str) -> list[int]:
 
 
 def check_packed(offsets: Tensor | None, kind: str, sparse: list[int]) -> None:
-    """Whether sequences can be packed for such a convolution."""
+    """Fails unless sequences can be packed for such a convolution."""
     if offsets is not None and (sparse or kind == "circular"):
         fail("packed sequences are causal or bidirectional, with whole spectra")
 

@@ -164,13 +164,13 @@ _in_function = getattr(torch._C, "_are_functorch_transforms_active", lambda: Tru
 
 
 def in_forward_mode() -> bool:
-    """Whether derivatives of forward mode are at work. Tensors do not say so."""
+    """True within forward-mode differentiation. Tensors do not say so."""
     return forward_ad._current_level >= 0
 
 
 def in_transform() -> bool:
-    """Whether torch.func or forward mode are at work. Tensors do not say so either that
-    have gradients outside of a vmap."""
+    """True within torch.func or forward-mode differentiation. Tensors that have
+    gradients outside of a vmap do not say so."""
     return _in_function() or in_forward_mode()
 
 

@@ -203,7 +203,7 @@ class ChebyshevConv(FilterConv):
     ----------
     channels : int
     length : int
-        Of signals at most, and of filters unless `taps` says otherwise.
+        The greatest length of signals, and the length of filters without `taps`.
     blocks : c and b with c b >= 2 length - 1
         Sizes of blocks. Default: about as near each other as can be.
     tied : bool

@@ -90,7 +90,7 @@ class LongConv(Freezable):
     axes, keep : up to four numbers
         Sparse spectra, as of `long_conv`.
     accuracy : None, "accurate" or "fast"
-        Of 16 bits on GPUs, as of `long_conv`.
+        Accuracy in 16 bits on GPUs, as for `long_conv`.
 
     Attributes
     ----------

@@ -127,7 +127,7 @@ def find_exchanges(walk: Walk) -> list[Exchange]:
 
 
 def _exchanges_of(trial: _Trial) -> Iterator[Exchange]:
-    """Of the fewest layers first: an order of them all would be one as well."""
+    """Exchanges of the fewest layers come first. An order of all layers is one too."""
     taken: set[str] = set()
     for size in range(1, len(trial.stage.names) + 1):
         for rows in combinations(trial.stage.names, size):

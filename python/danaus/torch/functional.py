@@ -42,7 +42,7 @@ def is_batch_last(layout: str) -> bool:
 
 
 def allows_tf32(tf32: bool | None, x: Tensor) -> bool:
-    """Whether f32 products may be made in tf32; None: as PyTorch's products are."""
+    """True if f32 products may be made in tf32; None: as PyTorch's products are."""
     if not x.is_cuda or x.dtype != torch.float32:
         return False
     if tf32 is not None:
@@ -140,14 +140,14 @@ def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
 
 
 def has_derivatives(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
-    """Whether derivatives of a product of these may be asked for."""
+    """True if a product of these may need derivatives."""
     if not torch.compiler.is_compiling() and in_transform():
         return True
     return torch.is_grad_enabled() and requires_grad(x, weights, bias)
 
 
 def requires_grad(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
-    """Whether any of them does."""
+    """True if any of the tensors requires gradients."""
     if x.requires_grad or (bias is not None and bias.requires_grad):
         return True
     return any(w.requires_grad for w in weights)

@@ -171,7 +171,7 @@ class _Mixer(Freezable):
         self._prepared.forget()
 
     def _has_modules(self) -> bool:
-        """Whether modules make filters, for a length."""
+        """True if modules compute filters for a length."""
         return any(conv.filter is not None for conv in self.convolutions())
 
     def _infer(self, u: Tensor, offsets: Tensor | None) -> Tensor:
@@ -224,14 +224,14 @@ class GatedLongConv(_Mixer):
     Parameters
     ----------
     width, length : int
-        length: of the long filters; see LongConv.
+        Channels of x and y; length of the long filters (see LongConv).
     taps : int
-        Of the short convolution.
+        Length of the short filters.
     bias : bool
-        Of both projections.
+        True for a bias in both projections.
     filters, skip, filter, accuracy
-        Of the long convolution, as for LongConv; filters: one for each head, or a
-        divisor of the number of heads.
+        Settings of the long convolution, as for LongConv. filters: one for each head,
+        or a divisor of the number of heads.
     head_dim : int
         Channels of a head, a divisor of width; above 1 there are heads:
 
@@ -301,19 +301,19 @@ class HyenaOperator(_Mixer):
     Parameters
     ----------
     width, length : int
-        length: of the long filters; sequences may have any.
+        Channels of x and y; length of the long filters. Sequences may have any length.
     order : int
         2 to 8: as many gates.
     taps : int
-        Of the short convolution.
+        Length of the short filters.
     bias : bool
-        Of both projections.
+        True for a bias in both projections.
     filters, skip, accuracy
-        Of the long convolutions, as for LongConv.
+        Settings of the long convolutions, as for LongConv.
     filter : as for LongConv, or one for each of the order - 1 convolutions, in a list
         or a tuple.
     head_dim : int
-        Channels of a head, as of `GatedLongConv`; above 1 of order 2 alone.
+        Channels of a head, as for `GatedLongConv`; above 1 only at order 2.
 
     Attributes
     ----------

@@ -101,7 +101,7 @@ class HyenaFilter(torch.nn.Module):
     length : int
         The longest filter.
     features : int
-        Of z: t and the same number of cosines and sines; odd, at least 3.
+        Width of z: t and the same number of cosines and sines. Odd, at least 3.
     order : int
         Width of the network.
     layers : int
@@ -109,9 +109,9 @@ class HyenaFilter(torch.nn.Module):
     frequency, factor : float
         Initial value of f, and a constant that multiplies it.
     shift : float
-        Of the window.
+        Added to the window, as above.
     window : bool
-        False: there is none.
+        False: there is no window.
     reverse : bool
         A second network, with the same z and f, makes filters of what comes after.
     learned : bool

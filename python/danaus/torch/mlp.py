@@ -40,9 +40,10 @@ class GatedMLP(torch.nn.Module):
     Parameters
     ----------
     width, inner : int
-        Of x and y, and of what is between them.
+        Sizes of x and y, and of the hidden layer.
     blocks : int or None
-        Of both block-diagonal matrices. 1 or None: dense ones, of torch.nn.Linear.
+        Blocks of both block-diagonal matrices. 1 or None: dense ones, of
+        torch.nn.Linear.
     gated : bool
     bias : bool
         True for a bias of the first layer, which the checkpoints do not have; the last

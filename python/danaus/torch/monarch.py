@@ -35,7 +35,7 @@ class CausalMonarchConv(FilterConv):
     ----------
     channels : int
     length : int
-        Of signals at most, and of filters unless `taps` says otherwise.
+        The greatest length of signals, and the length of filters without `taps`.
     order : int
         How many factors a matrix has; an application costs about
         order length^(1 + 1 / order) products for each channel.

@@ -217,7 +217,7 @@ class MonarchConv(FilterConv):
     ----------
     channels : int
     length : int
-        Of signals, exactly.
+        The exact length of signals.
     blocks : c and b with c b = length
         Sizes of the blocks of L and of R. Default: as near each other as can be.
     basis : "univariate", "bivariate" or "chebyshev"

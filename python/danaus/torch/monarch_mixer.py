@@ -40,7 +40,7 @@ def _checked(digits: Sequence[int] | None, size: int, order: int) -> list[int]:
 
 
 def _as_complex(x: Tensor) -> Tensor:
-    """Of pairs of real numbers; f32 is the narrowest."""
+    """Complex numbers of pairs of real ones; f32 is the narrowest type."""
     return torch.view_as_complex(x if x.dtype == torch.float64 else x.float())
 
 
@@ -123,7 +123,7 @@ class MonarchMixerLayer(torch.nn.Module):
     width, length : int
         Shorter sequences are followed by zeros, which count as numbers of x.
     order : int
-        Of all four matrices; 2 in the paper's listing.
+        Number of factors of each of the four matrices; 2 in the paper's listing.
     start : "orthogonal" or "dft"
         "orthogonal": the matrices begin with random orthogonal blocks. "dft": M_1
         begins as the Fourier transform and M_2 as its inverse, of complex numbers; z is
@@ -139,7 +139,7 @@ class MonarchMixerLayer(torch.nn.Module):
         Sizes of digits of places and of features, the fastest first. Zeros are appended
         to x where their product is more. Default: as equal as can be.
     eps : float
-        Of the normalisation.
+        The epsilon of the normalisation.
 
     Attributes
     ----------

@@ -212,7 +212,7 @@ class MultivariateConv(FilterConv):
     ----------
     channels : int
     length : int
-        Of signals at most, and of filters unless `taps` says otherwise.
+        The greatest length of signals, and the length of filters without `taps`.
     order : int
         p, how many digits there are.
     sizes : m_0, m_1, .. of the fastest digit first

@@ -53,7 +53,7 @@ class Report:
     layers: list[Replaced] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)  # layers that stay, and why
     seconds: float = 0.0
-    # Of permuted layers: output i is number orders[name][i] of the dense one.
+    # Output i of a permuted layer is output orders[name][i] of the dense one.
     orders: dict[str, list[int]] = field(default_factory=dict)
     _before: dict[str, nn.Module] = field(default_factory=dict, repr=False)
 

@@ -173,7 +173,7 @@ void dn_conv_tables_destroy(conv_tables *tables);
 /* Finds what a sparse problem leaves out; 0: no memory. */
 int dn_conv_leave_out(conv_tables *t, const conv_code *code, const conv_problem *p);
 
-/* Whether block b of those that a pass makes holds zeros alone. */
+/* True if block b of those that a pass makes holds zeros alone. */
 static inline int dn_conv_left_out(const conv_tables *t, int pass, int64_t b)
 {
     return t->left_out[pass] && t->left_out[pass][b];

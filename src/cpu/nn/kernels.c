@@ -23,7 +23,7 @@ static float sum(const float *x, int64_t n)
     return vf_sum(vf_add(total, vf_load_part(x + i, (int)(n - i))));
 }
 
-/* Of (x - mean)^2. */
+/* The sum of (x - mean)^2. */
 static float sum_of_squares(const float *x, float mean, int64_t n)
 {
     vf total = vf_set1(0), less = vf_set1(-mean);

@@ -37,8 +37,8 @@
 /* Bytes of a block's x or y of one column that a core fetches as fast as longer ones. */
 #define LONG_LINE 512
 
-/* Whether threads rather share the blocks of batch-first vectors, as many each: these are
-   runs that are long in memory, and a narrow last chunk of columns is everybody's. */
+/* True if threads share the blocks of batch-first vectors, the same number each. Blocks are
+   long runs in memory, and all threads share a narrow last chunk of columns. */
 static int owns_blocks(danaus_pattern p, int64_t cell, int threads)
 {
     return p.a % threads == 0 &&
@@ -303,7 +303,7 @@ static int cuts(range all, int64_t unit, int64_t *want)
     return (int)parts;
 }
 
-/* Whether threads that take the same number of parts leave little to do for some. */
+/* True if threads are idle for at most a ninth of the time when each takes whole parts. */
 static int is_even(int64_t parts, int64_t threads)
 {
     return ROUND_UP(parts, threads) * 8 <= parts * 9;

@@ -43,7 +43,7 @@ cpu_shape dn_shape(
 cpu_shape dn_thin_shape(
     const ks_step *step, const cpu_view *x, const cpu_view *y, int64_t n);
 
-/* Whether y is too large for the cache to be worth keeping in it, and aligned. */
+/* True if y is aligned and too large to stay in the cache. */
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache);
 
 /* Cuts y = K x + bias over n columns; bias may be NULL. */

@@ -68,7 +68,7 @@ static inline void move_along_columns(
             move(to + i * size, from + i * across, size);
 }
 
-/* Whether a line along rows lies as it comes. */
+/* True if a line along rows lies as it comes. */
 static int is_run(const pick_line *l)
 {
     const pick_job *j = l->r->j;

@@ -134,8 +134,8 @@ static double lane_bytes(const cpu_code *code, const problem *p)
            (code->lane_vectors * code->vector + code->tile_columns / pair * same);
 }
 
-/* Whether lines between steps stay as they are, and in the second cache: if they are not
-   turned for panels, nor those of 16 bits at the ends of the chain. */
+/* True if lines between steps keep their form and stay in the second cache. They are then
+   neither turned for panels nor narrowed to 16 bits. */
 static int keeps_lines(const danaus_device *dev, const problem *p)
 {
     int64_t x = p->x_cached ? dn_pattern_cols(p->pattern) : 0;

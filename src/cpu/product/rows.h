@@ -30,7 +30,7 @@ static inline int64_t dn_narrow_runs(int64_t columns)
     return columns / NARROW_COLUMNS + columns % NARROW_COLUMNS;
 }
 
-/* Whether so many columns of blocks of b rows, in tiles of at most `most`, are. */
+/* True if so many columns of blocks of b rows, in tiles of at most `most`, are narrow tiles. */
 static inline int dn_are_narrow(int64_t b, int64_t most, int64_t columns)
 {
     return most == NARROW_ROWS && b % NARROW_ROWS == 0 && columns > 0 &&
@@ -63,7 +63,7 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     return m;
 }
 
-/* Whether a group's x is put together first: its tiles must make up for that. */
+/* True if a group's x is gathered first; a group has enough tiles to make that pay. */
 static inline int dn_gathers(const cpu_traits *t, const lane_map *m)
 {
     return !m->spread && m->groups > 1 && m->tiles >= t->gather_tiles;

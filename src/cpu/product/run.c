@@ -18,7 +18,7 @@
 #define WIDE_SLAB_CACHES 4
 #define WIDE_SLAB_BYTES  ((int64_t)128 << 20)
 
-/* Whether panels lie between step and the next one, not lines. */
+/* True if panels lie between step and the next one, not lines. */
 static int has_panels(const ks_step *step)
 {
     return !dn_code_of(step)->lane_vectors && !dn_code_of(step + 1)->lane_vectors;
@@ -256,10 +256,10 @@ static int64_t fair_columns(const chain_run *c)
     return MIN(c->slab, ROUND_UP(MAX(fair, unit), unit));
 }
 
-/* Whether slabs are faster than steps one after the other. Batch-last, x and y are fetched
-   and stored while products are made, and what slabs save is little: less than it costs
-   to have from the last cache what one tile of columns leaves between two steps, or more
-   where that cache is far. */
+/* True if slabs are faster than steps one after the other. Batch-last, products hide the loads
+   of x and the stores of y, so that slabs save little. There they pay only if half of the
+   second cache holds what a tile of columns leaves between two steps, and the last cache is
+   near. */
 static int slabs_pay(const chain_run *c)
 {
     return c->o->batch >= c->slab * c->dev->threads &&

@@ -94,7 +94,8 @@ static int use_of_part(
     return is_there;
 }
 
-/* Is it replaced by what tensor cores do, or only there for these, or for pairs? */
+/* True if the plan does not need this function: tensor cores replace it, or it is only for tensor
+   cores or for pairs. */
 static int is_left_out(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], int which)
 {

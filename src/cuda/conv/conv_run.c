@@ -167,7 +167,7 @@ static danaus_status enqueue_calls(
     return DANAUS_OK;
 }
 
-/* May products of these run beside each other? */
+/* True if the products of these calls can run at the same time. */
 static int are_apart(int count, const conv_call *calls)
 {
     for (int i = 0; i < count; i++)

@@ -22,7 +22,7 @@ typedef struct sums_plan {
     size_t points, norms, kept, sums, added, windows; /* bytes */
 } sums_plan;
 
-/* Are they made by tensor cores? */
+/* True if tensor cores compute the sums. */
 static int is_fast(const cuda_conv *e) { return e->fast[GPU_CONV_SUMS].root > 0; }
 
 /* Rounds of all members that are looked at, and windows whose time a part takes to be stored

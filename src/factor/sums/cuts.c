@@ -44,7 +44,7 @@ static int cuts_of(const danaus_pattern *given, int count, cut *cuts)
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-/* Of `parts` equal intervals so many at most meet one of `of` equal intervals. */
+/* How many of `parts` equal intervals meet one of `of` equal intervals, at most. */
 static int64_t met(int64_t of, int64_t parts)
 {
     if (of % parts == 0)

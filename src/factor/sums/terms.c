@@ -34,7 +34,7 @@ typedef struct whole {
 
 /* ---- terms that are one ---- */
 
-/* Do two pairs that can be factorised differ in nothing but their block ranks? */
+/* True if two pairs that can be factorised differ only in their block ranks. */
 static int agree(const danaus_pattern *p, const danaus_pattern *q)
 {
     int across, across_too;

@@ -80,7 +80,7 @@ void dn_gpu_conv_use(
     const gpu_conv_shape *shape, const gpu_conv_use *c, danaus_dtype dtype, int half,
     int gated, gpu_use *use);
 
-/* Has a row one window as long as it, a circle? Spectra that are sparse have other
+/* True if a row is one window as long as the row, and so a circle. Sparse spectra have other
    frequencies. */
 static inline int dn_gpu_conv_circle(const conv_frame *f)
 {
@@ -93,7 +93,7 @@ gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *shape, int level, int64_t ti
 /* That of the norms of so many windows. */
 gpu_launch dn_gpu_conv_norms_launch(const gpu_conv_shape *shape, int64_t windows);
 
-/* Are the second halves of windows zeros, and not made, or folded? */
+/* True if the second halves of windows are zeros that are not stored, or are folded. */
 static inline int dn_gpu_conv_half(const conv_frame *f)
 {
     return f->fold || (f->windows == 1 && !f->periodic && f->length <= f->cut.n);

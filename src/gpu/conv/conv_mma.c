@@ -237,7 +237,7 @@ int dn_gpu_conv_mma_kept(const conv_box *box, int count)
     return kept << left;
 }
 
-/* Do rows, or windows of them, begin or end inside of a segment, or repeat? */
+/* True if rows or their windows begin or end inside a segment, or rows repeat. */
 static int is_odd(const conv_frame *f)
 {
     int64_t spare = 2 * f->cut.n - f->before - f->after - f->step;

@@ -41,9 +41,9 @@ typedef enum gpu_conv_mma_part {
     GPU_CONV_MMA_PARTS
 } gpu_conv_mma_part;
 
-/* Windows of n points, for each part; that of a product alone has others of root 0 but for sums,
-   if they have room, and that of a cluster only columns beside it, to split them. Returns 0 if
-   there is no such thing. */
+/* The parts for windows of n points; parts that a plan does not need have root 0. A window that
+   fits one launch needs PRODUCT, and SUMS where memory allows. A window of a cluster also needs
+   SPLIT. Returns 0 if no parts fit. */
 int dn_gpu_conv_mma(
     const gpu_facts *f, int64_t n, int half, int pair,
     gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
@@ -63,13 +63,15 @@ int dn_gpu_conv_mma_cluster(
 /* The groups and the spectrum of a frame, for windows as long as its. */
 void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
 
-/* Are rows odd, and windows not begun at segments, as rows are packed or as there is no room? */
+/* True if rows can start at any address and their windows cannot be moved to a multiple of
+   32 bytes. */
 int dn_gpu_conv_mma_is_unaligned(const conv_frame *frame);
 
-/* Of `count` least parts of frequencies, a power of two: those that a box keeps some of. */
+/* Frequencies fall into `count` classes by their lowest bits, `count` being a power of two: the
+   number of classes of which the box keeps a frequency. */
 int dn_gpu_conv_mma_kept(const conv_box *box, int count);
 
-/* Have they the same tables? */
+/* True if both have the same tables. */
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 
 /* Bytes of the tables of matrices, of those that a launch looks at (of columns, which have turns
@@ -78,13 +80,13 @@ int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
 int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m);
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
 
-/* Is the second half of rows of x zero? Rows of a matrix are whole. */
+/* True if the second half of rows of x is zero. Rows of a matrix are whole. */
 static inline int dn_gpu_conv_mma_is_half(const gpu_conv_mma *m)
 {
     return m->half && !m->pair && (m->rows == 1 || m->tiled);
 }
 
-/* Is the first index done in layers, without matrices (texts/conv_mma_layers.cuh)? */
+/* True if the first index is done in layers, without matrices (texts/conv_mma_layers.cuh). */
 static inline int dn_gpu_conv_mma_in_layers(const gpu_conv_mma *m)
 {
     return m->root <= (m->tiled ? 2 : 8);
@@ -96,7 +98,7 @@ static inline int64_t dn_gpu_conv_mma_spectrum(const gpu_conv_mma *m)
     return m->rows * ((int64_t)m->columns * 4 + 16);
 }
 
-/* Has a window points in memory? */
+/* True if the points of a window are in global memory. */
 static inline int dn_gpu_conv_mma_has_points(const gpu_conv_mma *m)
 {
     return m->rows > 1 && !m->cluster;

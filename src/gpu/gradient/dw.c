@@ -40,13 +40,13 @@ static int64_t size_of(const problem *p) { return dn_size_of(p->dtype); }
 
 /* ---- problems ---- */
 
-/* Whether lanes lie between the columns k of a block, so that it is no matrix. */
+/* True if lanes lie between the columns k of a block, which is then no matrix. */
 static int is_apart(const problem *p)
 {
     return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
 }
 
-/* Whether f32 keeps its precision. */
+/* True if products have the precision of f32. */
 static int is_exact(const problem *p)
 {
     return p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
@@ -73,9 +73,9 @@ static int form_fits(const kernel *k, const problem *p, const problem *made)
             dn_pattern_weights(made->pattern) <= DW_MOST_PARTS);
 }
 
-/* Whether matrices lie as cuBLAS takes them, and are as fast by it as by tiles: of numbers
-   rounded to 16 bits or tf32, in 16 bits batch-first where blocks fill its tiles and there
-   are many. Measured. */
+/* True if matrices lie as cuBLAS takes them and it is as fast as tiles, by measurement: numbers
+   are rounded to 16 bits or tf32, and batch-first in 16 bits there are many blocks, which fill
+   its tiles. */
 static int is_for_library(const problem *p)
 {
     danaus_pattern q = p->pattern;

@@ -76,7 +76,7 @@ int64_t dn_gpu_dw_vector_tiles(const problem *p);
 #define DW_MOST_STAGES 6
 #define DW_PLACES      2 /* where one is made while the other is read */
 
-/* Whether all lanes of a tile's rows are lines of whole segments of 128 bytes. */
+/* True if all lanes of a tile's rows form lines of whole segments of 128 bytes. */
 int dn_dw_is_flat(const gpu_dw *t, const problem *p);
 
 /* Rows and columns of tiles, and how many there are. */
@@ -140,8 +140,8 @@ typedef struct gpu_dw_plan {
 
 gpu_dw_plan dn_gpu_dw_plan(const gpu_facts *f, const ks_step *step, int64_t batch);
 
-/* Whether an operand is put into scratch before it is used: its lanes are turned, or it is
-   copied, because the copy engine and libraries take whole pieces of 16 bytes. */
+/* True if an operand is first copied to scratch memory: its lanes are turned, or it lacks the
+   whole chunks of 16 bytes that the copy engine and libraries need. */
 int dn_gpu_dw_moves(const gpu_dw_plan *plan, const void *operand);
 
 /* Bytes of `at_once` columns of x, or of dy, in scratch. */
@@ -169,7 +169,7 @@ gpu_sum dn_gpu_sum(
     danaus_dtype dtype, int64_t count, danaus_pattern q, const weights_view *to);
 gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to);
 
-/* Whether a single part is the gradient itself, made where it goes. */
+/* True if there is a single part, which is written straight to the gradient. */
 int dn_gpu_dw_is_direct(const gpu_dw_plan *plan, const weights_view *to);
 
 /* The gradient of a bias, of the last step's problem. Of few columns batch-first dy itself

@@ -78,7 +78,7 @@ gpu_sum dn_gpu_sum(
     return sum_by(count, q, to, whole ? (int)(VECTOR / cell) : 1);
 }
 
-/* Whether parts of a step are [a][d][b][c], and not [a][b][c][d]. */
+/* True if parts of a step are [a][d][b][c], and not [a][b][c][d]. */
 static int has_lanes_first(const kernel *k, const problem *p)
 {
     const gpu_dw_family *family = (const gpu_dw_family *)k->family;

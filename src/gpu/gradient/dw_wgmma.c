@@ -63,9 +63,9 @@ void dn_dw_search_wgmma(gpu_dw t, const problem *p, gpu_dw *best)
 
 /* ---- ks_dw_matrix.cu ---- */
 
-/* Whether the copy engine can fetch matrices that tensor cores read as they lie. Many of
-   less than a line of both it fetches slowly: 128 of 48 x 48 take 304 us, by ks_dw_mma.cu
-   173. */
+/* True if the copy engine can fetch matrices that tensor cores read as they lie. It is slow for
+   many matrices of less than a line in both directions: 128 of 48 x 48 take 304 us, and 173 us
+   in ks_dw_mma.cu. */
 static int has_matrices(const problem *p)
 {
     danaus_pattern q = p->pattern;

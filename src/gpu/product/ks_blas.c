@@ -201,7 +201,8 @@ typedef struct rate {
     int tile;
 } rate;
 
-/* Of f32, many products at once are slower to start, and in larger tiles. */
+/* Rates of the library's products. Many products of f32 in one call start more slowly and
+   have larger tiles. */
 static rate rate_of(const gpu_facts *f, const kernel *k, danaus_pattern q)
 {
     double one = f->flops / f->cores; /* multiply-add in a clock */
@@ -254,7 +255,8 @@ static double few_columns_cost(
     return 5e-6 + fmax(stream, (columns ? 40e-9 : 32e-9) * (double)q.c);
 }
 
-/* Of ks_after.cu, which reads and writes y, unless the library's products end so. */
+/* Seconds of ks_after.cu, which reads and writes y; 0 where the library itself applies the
+   bias and the activation. */
 static double after_cost(const gpu_facts *f, const problem *p)
 {
     danaus_pattern q = p->pattern;

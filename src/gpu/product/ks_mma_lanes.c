@@ -82,7 +82,7 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
     };
 }
 
-/* Of w; of x and y. */
+/* Returns the bytes of w; *x and *y get those of x and y. */
 static double operand_bytes(const kernel *k, const problem *p, double *x, double *y)
 {
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
@@ -93,9 +93,9 @@ static double operand_bytes(const kernel *k, const problem *p, double *x, double
 
 static double clock_of(const gpu_facts *f) { return 0.8 * f->clock; }
 
-/* Of f32, a fit to 52 times (to 9 % in the mean): memory, the second cache, and
-   what a multiprocessor does, three instructions of a tensor core, which take 6.6 clocks,
-   and all others beside them. Columns s that are far apart take longer; why is unknown. */
+/* Seconds for f32, fitted to 52 times (to 9 % in the mean): memory, the second cache, and
+   the multiprocessors, whose three tensor-core instructions take 6.6 clocks beside all other
+   instructions. Columns s that are far apart take longer; why is unknown. */
 static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);

@@ -49,8 +49,8 @@ static void set_memory(runs_shape *s, const kernel *k, const problem *p)
     s->shared = MARGIN + s->y_bytes + s->stages * (s->x_bytes + s->w_bytes);
 }
 
-/* Of so many warps those beside each other in rows: x and w are read for the fewest times if a
-   tile has as many rows as columns. */
+/* How many of the warps that are left lie beside each other in rows. A tile with as many rows
+   as columns reads x and w the fewest times. */
 static int64_t row_warps(int64_t left, int64_t most, int64_t rows, int64_t columns)
 {
     int64_t best = 1;

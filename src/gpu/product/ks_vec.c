@@ -40,7 +40,8 @@ static int fits(const kernel *k, const problem *p)
     return !p->inner.a;
 }
 
-/* Of several columns batch-last lanes lie apart, and so do loads of x. */
+/* How much slower loads of x are where lanes lie apart: batch-last, in tiles of several
+   columns. */
 static double apart(const kernel *k, const problem *p)
 {
     int is_apart =

@@ -36,7 +36,7 @@ static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
 static int blocks_each(const problem *p) { return p->gated ? 2 : 1; }
 static int64_t y_blocks(const problem *p) { return p->pattern.a / blocks_each(p); }
 
-/* Whether those that multiply get registers of those that fetch. */
+/* True if warps that fetch give registers to warps that multiply. */
 static int trades(const kernel *k)
 {
     return dn_gpu_size(k)[GROUPS] == 2 && dn_gpu_size(k)[RESIDENT] == 1;
@@ -89,8 +89,8 @@ static int fits(const kernel *k, const problem *p)
            (!p->gated || gates(k, p));
 }
 
-/* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
-   meet different banks. */
+/* Batch-last, the even columns k of 32-bit numbers come first: threads that read x then meet
+   different banks. */
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
     wgmma_shape s = shape_of(k, p);
@@ -300,7 +300,7 @@ static void launch_of(
     launch->cluster = n[CLUSTER] > 1 ? n[CLUSTER] : 0;
 }
 
-/* Of y that another factor takes: lines of columns s. */
+/* The map of a y that another factor reads, in lines of columns s. */
 static gpu_map middle_map_of(danaus_pattern q, int64_t batch, int line)
 {
     return (gpu_map){

@@ -94,7 +94,7 @@ static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
            CEIL_DIV(batch, s.tile_s);
 }
 
-/* Of clusters of more than two some processors of a group are left over. */
+/* Clusters of more than two leave some processors of each group idle. */
 static int clusters_at_once(const gpu_facts *f, const kernel *k)
 {
     int cluster = dn_gpu_size(k)[CLUSTER];
@@ -115,8 +115,8 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
 }
 
-/* Of f32, a fit to 30 times, to 5 %: three products of tensor cores and what is
-   beside them for each lane of a step, of both groups, and then y, or memory. */
+/* Seconds for f32, fitted to 30 times to 5 %: three tensor-core products and the other
+   instructions for each lane of a step, of both groups, and then y; or memory. */
 static double split_cost(
     const gpu_facts *f, const kernel *k, const problem *p, const wgmma_lanes_shape *s,
     double bytes)
@@ -285,7 +285,7 @@ static void launch_of(
     launch->cluster = cluster > 1 ? cluster : 0;
 }
 
-/* Of x or y with so many columns k or rows r in a block. */
+/* The map of x or y with `rows` columns k or rows r in a block. */
 static gpu_map map_of(
     const kernel *k, const wgmma_lanes_shape *s, danaus_pattern q, int64_t batch,
     int64_t rows, int box_columns)
@@ -309,7 +309,8 @@ static gpu_map map_of(
     };
 }
 
-/* Of x that another factor made: a share of the lanes. */
+/* The map of an x that another factor wrote: each block of a cluster fetches a share of the
+   lanes. */
 static gpu_map middle_map_of(
     const kernel *k, const wgmma_lanes_shape *s, danaus_pattern q, int64_t batch)
 {

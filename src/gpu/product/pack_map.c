@@ -12,7 +12,7 @@
 
 #define MOST_GROUP 3 /* log2 */
 
-/* Are entries that belong to one group `step` apart, or all zero? */
+/* True if the entries of each group are `step` apart or all zero. */
 static int goes_by(const gpu_pack_map *m, int group, uint32_t step)
 {
     for (int64_t n = 0; n < m->count; n++) {

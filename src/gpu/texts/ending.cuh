@@ -5,7 +5,7 @@
 #include "activate.cuh"
 #include "pieces.cuh"
 
-/* Whether anything follows but the bias, which is added to sums. */
+/* True if products end with more than the bias, which is added to sums. */
 #define ENDS (ACTIVATION || RESIDUAL)
 
 /* Where numbers are added to, from where they go: in bytes, which may be any number. */

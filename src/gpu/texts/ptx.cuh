@@ -52,7 +52,7 @@ INLINE u32 pick(int second, u32 a, u32 b)
     return v;
 }
 
-/* Of all lanes. */
+/* The largest v of all lanes. */
 INLINE u32 largest_of_warp(u32 v)
 {
     u32 most;

@@ -75,7 +75,7 @@ static danaus_status read_config(hyena *m, const json_t *config, int64_t *vocabu
 
 /* ---- weights ---- */
 
-/* Whether a part of the first block, dense or not, has such a name: checkpoints that were trained
+/* True if a part of the first block, dense or not, has such a name: checkpoints that were trained
    with checkpoints of activations have one word more. */
 static int has_part(const binder *b, const char *part)
 {

@@ -37,7 +37,7 @@ static danaus_status norm_of_sum(
                             .wide_y = y == r });
 }
 
-/* Whether the first block finds W_i norm(r) by words: not where somebody is to see what its
+/* True if the first block finds W_i norm(r) by words: not where somebody is to see what its
    layer reads. */
 static int goes_by_words(const hyena *m, const hyena_rows *rows)
 {

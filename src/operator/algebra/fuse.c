@@ -36,7 +36,7 @@ static int64_t reached(
     return count;
 }
 
-/* Is everything in dn_pattern_product(p, q) part of the product? */
+/* *all becomes 1 if the product of p and q fills dn_pattern_product(p, q), else 0. */
 static danaus_status fills(danaus_pattern p, danaus_pattern q, int *all)
 {
     danaus_pattern product = dn_pattern_product(p, q);

@@ -78,7 +78,7 @@ static danaus_status check_sizes(const joined *j)
     return DANAUS_OK;
 }
 
-/* Can factor l of this term be joined that way to those of term 0, with this P? */
+/* True if factor l of the term can be joined to factor l of term 0 so, with P = place. */
 static int fits(const joined *j, join how, int term, int l, int64_t place)
 {
     danaus_pattern p = pattern(j, term, l), q = pattern(j, 0, l);

@@ -59,7 +59,7 @@ class HyenaConfig(Config):
 
     @property
     def rows(self) -> int:
-        """Of the table of words."""
+        """The number of rows of the table of words."""
         multiple = self.pad_vocab_size_multiple
         return -(-self.vocab_size // multiple) * multiple
 

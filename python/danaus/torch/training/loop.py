@@ -181,7 +181,7 @@ class Training:
         self.running.append(torch.stack([loss, length.to(loss)]))
 
     def _seed(self) -> int:
-        """Of dropout, of this step and process."""
+        """The seed of dropout for this step and process."""
         rank, count = self.ranks.rank, self.ranks.count
         return (self.settings.seed * 2**32 + self.step * count + rank) % 2**63
 

@@ -145,7 +145,7 @@ class NextTokens:
 
     @property
     def size(self) -> int:
-        """Of the data; another size is other data."""
+        """The number of tokens of the data; data of another size is other data."""
         return self.tokens
 
     @property
@@ -216,8 +216,8 @@ class NextTokens:
 class MaskedTokens(NextTokens):
     """Sequences with a share of tokens to be told from all others.
 
-    Of these tokens 80 % are the token of the mask, 10 % are any token, and 10 % stay
-    (Devlin et al., arXiv 1810.04805, section 3.1). Separators are never among them.
+    80 % of these tokens become the mask token, 10 % become any token, and 10 % stay
+    (Devlin et al., arXiv 1810.04805, section 3.1). Separators are never chosen.
     """
 
     fields = NextTokens.fields | {

@@ -25,7 +25,8 @@ FN C meet(const work *k)
     return squares;
 }
 
-/* Other exponents, if rows with those that they have are not alike; are there such? */
+/* Changes the exponents of a pair whose rows are not alike with the present ones. True if they
+   changed. */
 FN int change_exponents(work *k, C squares)
 {
     int *e = k->exponent, was[2] = { e[0], e[1] };
@@ -36,7 +37,7 @@ FN int change_exponents(work *k, C squares)
     return e[0] != was[0] || e[1] != was[1];
 }
 
-/* Is it so for a member of the block? flag: in shared memory, and 0. */
+/* True if is_so holds for any member of the block. flag: in shared memory, and 0. */
 FN int is_any(int *flag, int is_so)
 {
     if (MEMBERS == 1)

@@ -4,7 +4,7 @@
 
 #include "conv_window.cuh"
 
-/* Are numbers j + q step, q < count, all in a range that no row's end cuts? */
+/* True if numbers j + q step, q < count, are all in the range and no row ends between them. */
 FN int are_inside(const rows *r, range in, int j, int step, int count)
 {
     int wraps = !HALF && !PAIR && r->flags & PERIODIC;

@@ -58,7 +58,7 @@ FN position position_of(int64 t, int64 length)
     return at;
 }
 
-/* Are these pieces of x[count] aligned, and inside? */
+/* True if these chunks of x[count] are aligned and inside. */
 FN int is_whole(const X *x, int64 p, int64 pieces, int64 count)
 {
     return is_aligned(x) && p >= 0 && (p + pieces) * PER <= count;

@@ -59,7 +59,7 @@ FN place place_of(const channel *q, int64 b, int64 j)
     return w;
 }
 
-/* Does one more sequence of the row begin in the piece? */
+/* Goes on to the next sequence of the row. True if it begins in the same chunk. */
 FN int go_on(const channel *q, place *w)
 {
 #if PACKED

@@ -111,7 +111,7 @@ FN window window_of(const rows *r, int64 item)
         (int)channel);
 }
 
-/* Are rows, or pairs of them, one window, and is there one `count` later in the batch? */
+/* True if a row, or a pair, is one window and the batch has another one `count` rows later. */
 FN int is_in_batch(const rows *r, const window *w, int count)
 {
     return r->windows == 1 && w->batch + count < rows_of(r);

@@ -65,7 +65,7 @@ INLINE u32 begin_a()
            (swizzled(thread % 4 * 2, 0) ^ thread / 4 * (LANES * 2));
 }
 
-/* Of 16 columns s from `from` on, as wgmma_held() has its left operand. */
+/* Loads 16 columns s from `from` on as the left operand of wgmma_held(). */
 INLINE void load_a(operand_a a, u32 from)
 {
 #pragma unroll

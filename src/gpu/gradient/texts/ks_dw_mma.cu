@@ -269,7 +269,7 @@ INLINE void stage_products(
 
 /* ---- results ---- */
 
-/* Whether the results of two vectors lie together, in pieces of 16 bytes. */
+/* True if the results of two vectors are contiguous chunks of 16 bytes. */
 #define WHOLE                                                                          \
     (!LAST && (VECTOR_ROWS == 1 || TOGETHER == LANES) && COLS * (i64)LANES % 4 == 0)
 

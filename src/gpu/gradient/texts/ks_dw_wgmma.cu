@@ -163,8 +163,8 @@ INLINE void load_a(operand_a high, operand_a low, const rows_of_a from, u32 stag
 
 typedef float sums[TOGETHER][COLUMNS / 2];
 
-/* Of 8 columns s with the group's rows of B: low high + high low + high high, neighbouring
-   ones of different lanes. */
+/* Adds the products of 8 columns s with the group's rows of B: low high + high low + high high.
+   Instructions that follow each other are for different lanes. */
 INLINE void products(sums sum, operand_a high, operand_a low, u64 b, int add)
 {
     wgmma_fence();

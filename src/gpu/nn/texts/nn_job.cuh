@@ -27,7 +27,7 @@ FN void numbers_of(words w, S *to)
     }
 }
 
-/* Whether rows from p on consist of such pieces. */
+/* True if rows from p on consist of whole chunks of 16 bytes. */
 FN int is_whole(const void *p, int64 width)
 {
     return ((int64)p | width * (int64)sizeof(X)) % 16 == 0;

@@ -66,7 +66,7 @@
    the planes themselves lie 16 words apart. */
 #define Y_TURN ((LANES % 64 == 0 ? 4 : LANES % 32 == 0 ? 8 : 16) * WORD / 2)
 
-/* Of a tile: its block, and its first column s. */
+/* A tile's block i and first column s. */
 typedef struct corner {
     int i;
     i64 s;
@@ -127,7 +127,8 @@ INLINE void load_x(u32 to[4], const source *from, int slot, int depth, int eight
 
 /* ---- weights ---- */
 
-/* Of one step: `tiles` times 16 rows by STEP columns k; w points to this lane's. */
+/* Loads the weights of one step: `tiles` times 16 rows by STEP columns k; w points to this
+   lane's. */
 template <int tiles> INLINE void load_step(u32 (*to)[4], const uint4 *w, int wanted)
 {
 #pragma unroll
@@ -165,7 +166,7 @@ INLINE void load_first(u32 (*to)[2 * tiles][4], const uint4 *w, int i)
 
 /* ---- shared memory ---- */
 
-/* Of lane j. */
+/* Where the matrix of lane j is. */
 INLINE u32 matrix_of(u32 mid, int j) { return mid + j / 2 * PAIR_BYTES + j % 2 * LANE_BYTES; }
 
 /* Where 16 bytes of a matrix are: columns k from PER chunk on, for column s. */

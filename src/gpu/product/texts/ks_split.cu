@@ -36,10 +36,10 @@
 #define TILE_R    (16 * TILES_R * WARPS_R)
 #define TILE_S    (8 * TILES_S)
 #define BESIDE    (LAST ? TILES_S : TOGETHER)
-/* Of x for a thread in a step, bytes, and how many of them. */
+/* Bytes of a run of x that a thread reads in a step, and how many runs. */
 #define RUN       (8 * BESIDE * UNITS)
 #define RUNS      (LAST ? 1 : TILES_S)
-#define LINE      (ALL_LANES ? RUN : BESIDE * ELEMENT) /* that lie together */
+#define LINE      (ALL_LANES ? RUN : BESIDE * ELEMENT) /* contiguous */
 #define PIECE     (LINE < 16 ? LINE : 16)
 #define X_ROW     (8 * LINE) /* batch-last: of a column k */
 #define X_BYTES   (LAST ? (TILE_K + 4) * X_ROW : RUNS * RUN * 32)

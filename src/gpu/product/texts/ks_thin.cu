@@ -26,7 +26,7 @@
 #define ROW_TILES ((ROWS + EACH - 1) / EACH)
 #define UNITS     ((int64)A * ROW_TILES * LANES)
 #define TILES     (LAST ? (UNITS + OUTS - 1) / OUTS : (OUTPUTS + TILE - 1) / TILE)
-/* Of weights, from a column k to the next. */
+/* The distance of weights from one column k to the next. */
 #define WEIGHTS                                                                        \
     (LAST ? (UNITS + MOST_OUTS - 1) / MOST_OUTS * MOST_OUTS * EACH : TILES * TILE)
 #include "simt.h"
@@ -35,7 +35,7 @@
 #define OUT    (LAST ? THREAD / COLUMNS : THREAD % OUTS)
 #define COLUMN (LAST ? THREAD % COLUMNS : THREAD / OUTS)
 
-/* Between a thread's columns, and of it between columns and between outputs. */
+/* The distance between a thread's columns. */
 #define STEP (LAST ? COLUMNS : 1)
 
 /* Sets of COLS numbers that a thread reads of a column: one for all of its outputs, or one each. */

@@ -1,6 +1,7 @@
 /* Rows of conv_mma_rows.cuh that have 16 bits and whose chunks are taken as they lie. */
 // SPDX-License-Identifier: Apache-2.0
-/* Is a row one of 16 bits whose chunks are taken as they lie: together and aligned, or odd? */
+/* True if a row has 16 bits and its chunks are taken as they lie: contiguous and aligned, or
+   odd. */
 INLINE int is_plain(const work *k, const X *x, const X *factor)
 {
     int is_made = TAPS && k->few[0].is_on;
@@ -55,7 +56,7 @@ INLINE void read_whole_row(const work *k, const X *x, uint4 words[EACH])
     }
 }
 
-/* Does all of such a row come ahead? */
+/* True if all of such a row is fetched ahead. */
 INLINE int is_ahead(const work *k, const X *x, const X *factor)
 {
     return AHEAD && !ODD && !TAPS && is_plain(k, x, factor) && is_all(k, k->w.there);
@@ -146,8 +147,8 @@ INLINE void put_row(const work *k, uint4 words[EACH], u32 most, scales *back)
     put_chunks(k, words);
 }
 
-/* Is a row a product of two of 16 bits that are whole and aligned, or are read in pieces in any
-   case, and are there registers for all of both at once? */
+/* True if a row is the product of two rows of 16 bits that are whole and aligned, or are read in
+   chunks in any case, and registers hold all of both at once. */
 INLINE int is_plain_product(const work *k, const X *x, const X *factor)
 {
     int is_made = TAPS && (k->few[0].is_on || k->few[1].is_on);

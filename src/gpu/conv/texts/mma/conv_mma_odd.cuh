@@ -74,7 +74,8 @@ typedef struct chunk {
     int j, from, end, at, is_safe;
 } chunk;
 
-/* Is this the first or the last row of an array, beyond which nothing may lie? */
+/* True if this is the first or the last row of an array, where memory may end. Short rows
+   count too. */
 FN int is_outer_row(const rows *r, const window *w)
 {
     int is_first = w->batch == 0 && w->channel == 0;
@@ -82,7 +83,8 @@ FN int is_outer_row(const rows *r, const window *w)
     return is_first || is_last || w->row.count < 16;
 }
 
-/* Are the pieces of 16 bytes that have the eight numbers of a row from j on in the array? */
+/* True if the chunks of 16 bytes that hold the eight numbers of a row from j on are in the
+   array. */
 FN int is_safe(const rows *r, const window *w, int j)
 {
     return (is_in(w->row, j - 8) && is_in(w->row, j + 15)) || !is_outer_row(r, w);

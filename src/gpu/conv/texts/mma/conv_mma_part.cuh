@@ -17,11 +17,11 @@
 #define BOTH    (2 * ROOT)
 #define LOADED  (LOAD ? BOTH : IN)
 
-/* Is the first index done in layers by vector units, else as a product? Tiles of columns have
+/* True if vector units do the first index in layers; else it is a product. Tiles of columns have
    half the registers, enough for two. */
 #define LAYERS (ROOT <= (TILED ? 2 : 8))
 
-/* Is that done on the way to D, by a warp that brings all rows? */
+/* True if that is done on the way to D, by a warp that loads all rows. */
 #define AT_ONCE (LAYERS && ROOT > 1 && WARPS == 1 && FORWARD)
 
 #ifndef AHEAD

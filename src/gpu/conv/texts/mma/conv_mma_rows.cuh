@@ -22,7 +22,7 @@ INLINE spot spot_of(int part, int q0, int q, int j)
 
 #define EACH ((LOADED + WARPS - 1) / WARPS) /* chunks of 8 numbers, for a thread */
 
-/* Chunk number i of a thread, and is there one? */
+/* The row of chunk number i of a thread; true if there is such a chunk. */
 INLINE int row_of_chunk(const work *k, int i) { return k->warp + i * WARPS; }
 INLINE int is_chunk(const work *k, int i)
 {
@@ -74,7 +74,7 @@ INLINE void put_chunks(const work *k, const uint4 words[EACH])
 #endif
 }
 
-/* As number of the window; where that begins; is there such a row? */
+/* The number of the window at a spot; where a part's row begins; true if there is such a row. */
 INLINE int number_in_window(const work *k, spot a)
 {
     int row = ROWS > 1 ? k->task * (TILED ? 16 : COLUMNS) : 0;
@@ -89,13 +89,13 @@ INLINE int64 base_of(const work *k, int part)
 
 INLINE int is_row(const work *k, int part) { return !PAIR || !part || k->w.other; }
 
-/* Are all numbers of the window in a range? */
+/* True if all numbers of the window are in the range. */
 INLINE int is_all(const work *k, range in)
 {
     return is_in(in, 0) && is_in(in, (PAIR ? 1 : PARTS) * WINDOW - 1);
 }
 
-/* Are chunks of the rows aligned to so many bytes? */
+/* True if chunks of the rows are aligned to so many bytes. */
 INLINE int is_aligned(const work *k, const X *x, int bytes)
 {
     return ((u64)(x + k->w.base) | (u64)(k->w.other * sizeof(X))) % bytes == 0;
@@ -292,7 +292,7 @@ INLINE void numbers_of(
         number_of(k, x, factor, spot_of(a.part, a.q0, a.q, a.j + n));
 }
 
-/* Are products with the factor read chunk by chunk? */
+/* True if a row, or its product with the factor, is read chunk by chunk. */
 INLINE int is_wide(const work *k, const X *x, const X *factor)
 {
     return !wraps(k) && is_aligned(k, x, 16) && (!factor || is_aligned(k, factor, 16));

@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifdef KEPT
 
-/* Is no frequency kept whose lowest bits are these, others being zero? */
+/* is_left_out(): true if no kept frequency has the lowest bits f; higher bits of f are zero. */
 #define LEAVE_OUT(shift, keep)                                                         \
     out |= (f & ((1 << (shift)) - 1)) >= (keep);                                       \
     f >>= (shift);

@@ -25,8 +25,9 @@
 
 /* ---- a stage ---- */
 
-/* Of a step: pieces of a column s; columns s between those that a thread copies one
-   after the other, whose pieces are exchanged alike; how many these are. */
+/* In a step: chunks of a column s; the distance of the columns s that a thread copies one
+   after the other, whose chunks are exchanged alike; how many columns s it copies; and how
+   many chunks of weights. */
 #define PIECES   (X_PITCH / 16)
 #define APART    (THREADS / PIECES)
 #define X_COPIES (TILE_S / APART)
@@ -70,7 +71,7 @@ INLINE void load_x_with_borders(
         }
 }
 
-/* Of the step that begins at column k. */
+/* Loads x for the step that begins at column k. */
 INLINE void load_x(u32 to, source from, const element *x, int k)
 {
     int width = width_of(x, (i64)COLS * LANES * ELEMENT);

@@ -10,7 +10,7 @@
 #define STAGE     (X_BYTES + W_BYTES)
 /* Elements that lie together in memory, of a piece. */
 #define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)
-/* Of y on its way out: a column s of 16 rows. */
+/* Bytes of y before it is stored: a column s of 16 rows, and all columns s of a warp. */
 #define Y_PITCH   (16 * TOGETHER * ELEMENT)
 #define Y_BYTES   (8 * TILES_S * Y_PITCH)
 

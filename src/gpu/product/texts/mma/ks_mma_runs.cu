@@ -125,8 +125,8 @@ INLINE void load_step(u32 stage, source *from, const element *x, int step, i64 b
    column s 2 (l mod 4) + e mod 2, l the thread. */
 typedef float sums[EACH][TILES_R][TILES_S][4];
 
-/* Of a thread's first two columns k of a tile, in the first column s: where they lie in a
-   stage. All others are multiples of 16 bytes, or of all lanes, away. */
+/* How many of a thread's columns k of a tile have a place in the stage of their own, in the
+   first column s. All others are multiples of 16 bytes, or of all lanes, away. */
 #if ELEMENT == 4
   #define THREAD_K 1
 #else

@@ -35,7 +35,7 @@
 #define TILE_M    (64 * GROUPS)
 #define X_BYTES   (X_LAST ? TILE_M / LINE * DEPTH * 128 : TILE_M * 128)
 #define STAGE     (X_BYTES + W_BYTES)
-/* Of x, for 64 columns s. */
+/* Bytes of x for 64 columns s. */
 #define COLUMNS_BYTES ((X_LAST ? 64 / LINE * DEPTH : 64) * 128)
 
 #include "ks_tile.cuh"
@@ -133,7 +133,8 @@ INLINE i64 bytes_at(tile t, int line, int lane, int r0, i64 s0, i64 batch, i64 *
     return (Y_LAST ? batch - s : min(TILE_N - r, ROWS - t.r0 - r)) * ELEMENT;
 }
 
-/* Of a whole piece, by the threads of the group. What is far is asked for first. */
+/* Applies the activation and the residual to a whole piece, by the threads of the group.
+   Loads from global memory come first. */
 INLINE void end_pieces(
     u32 piece, const element *y, i64 apart, tile t, int r0, i64 s0, i64 batch, int width)
 {

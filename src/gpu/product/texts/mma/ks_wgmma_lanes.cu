@@ -200,7 +200,7 @@ INLINE operands operands_of(units u)
     return x;
 }
 
-/* Whether there are registers for the units of the next step. */
+/* True if there are registers for the units of the next step. */
 #define AHEAD (PER_LOAD == 4)
 
 INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)

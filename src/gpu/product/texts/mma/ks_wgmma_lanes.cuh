@@ -36,10 +36,10 @@
 #define STAGE   (X_BYTES + W_BYTES)
 #define OUT     (ROW_PIECES * PIECE)
 
-/* Whether tensor cores read x as it lies, turned, rather than from registers. */
+/* True if tensor cores read x from shared memory, transposed, and not from registers. */
 #define FROM_SHARED (X_MIDDLE && ELEMENT == 2)
 
-/* Whether the copy engine fetches x. */
+/* True if the copy engine fetches x. */
 #define FETCH_BULK (ALIGNED || X_MIDDLE)
 
 /* The copy engine stores pieces of 32 bytes slowly, but threads that make pairs are slower. */
@@ -90,8 +90,8 @@ INLINE u32 in_piece(int s, int unit, int half)
                 : s * LINE + unit * 32 + ((half ^ (s & 1)) << 4);
 }
 
-/* Of x (rows COLS) or y (rows ROWS): the bytes from 16 of column s on that are there, and
-   where they are. */
+/* How many bytes of x (rows COLS) or y (rows ROWS) are there from this chunk of column s on;
+   *place is where they are. */
 INLINE i64 bytes_at(
     tile t, int rows, int k, int half, i64 s, i64 batch, i64 *place)
 {
@@ -109,7 +109,7 @@ INLINE u32 own_place()
     return in_piece(s, lane % 4, group % HALVES);
 }
 
-/* Of four number n from there on, and of column s or s + 8. */
+/* The place of four columns number n from `own` on, in column s or s + 8. */
 INLINE u32 own_unit(u32 own, int n, int eight)
 {
     return (own ^ n % FOURS * 64) + n / FOURS * PIECE + eight * 8 * LINE;

@@ -24,7 +24,7 @@ INLINE units load_units(u32 from)
 }
 
 #if ELEMENT == 4
-/* Of a lane: what register e of unit n is made of. */
+/* The number of a lane that register e of unit n holds. */
 INLINE float number_of(const units &u, int lane, int n, int e)
 {
     int at = NARROW ? e / 2 * 2 + lane : lane;
@@ -33,7 +33,8 @@ INLINE float number_of(const units &u, int lane, int n, int e)
 #endif
 
 #if X_MIDDLE
-/* Of lane n and register e: column s, and of eight columns k an even one first. */
+/* The word of lane n for register e, in this thread's column s; even columns k of each eight
+   come first. */
 INLINE u32 load_middle(u32 stage, int n, int e)
 {
     int lane = threadIdx.x % 32, group = threadIdx.x / 128;

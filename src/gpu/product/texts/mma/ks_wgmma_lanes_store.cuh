@@ -5,7 +5,7 @@
 #include "ending.cuh"
 #include "ks_wgmma_lanes.cuh"
 
-/* Of the tile's first row, for this thread's first lane. */
+/* The bias of the tile's first row, for this thread's first lane. */
 INLINE const float *bias_of(const float *bias, tile t)
 {
     int half = HALVES == 2 ? threadIdx.x / 128 : 0;
@@ -131,7 +131,7 @@ typedef struct results {
     int width;
 } results;
 
-/* Of eight rows in shared memory, by STORERS threads. */
+/* Applies the activation and the residual to eight rows in shared memory, by STORERS threads. */
 INLINE void end_rows(const results *to, u32 out, tile t, int r0)
 {
 #pragma unroll(RESIDUAL ? 2 : 1)
