@@ -1,10 +1,10 @@
-/* Algebra of chains: products, sums, stacks, Kronecker products, transposes and inverses
-   that are chains again, with the patterns and costs of docs/algebra.md.
+/* Algebra of chains: products, sums, stacks, Kronecker products, transposes and inverses,
+   which are chains again, with the patterns and costs of docs/algebra.md.
 
    A chain is a matrix W here, as for danaus_chain_to_dense(): its bias is left out, and
-   results have none unless that is said. Results are new chains of the operands' element
-   type, to be destroyed by the caller. Numbers that are not copied are made in f64 or c128
-   and rounded once. Chains that are read may be shared between threads. */
+   results have no bias unless the function says so. Results are new chains of the operands'
+   element type, and the caller destroys them. Numbers that are not copied are computed in
+   f64 or c128 and rounded once. Threads may share chains that are read. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_ALGEBRA_H
 #define DANAUS_ALGEBRA_H
@@ -18,20 +18,20 @@ extern "C" {
 
 /* ---- one chain ---- */
 
-/* A copy in another element type, with its bias; DANAUS_ERR_ARGUMENT from complex to
-   real, and where danaus_convert_check() refuses a factor or the bias. */
+/* A copy in another element type, with its bias. DANAUS_ERR_ARGUMENT from complex to real,
+   or if danaus_convert_check() refuses a factor or the bias. */
 DANAUS_API danaus_status danaus_chain_convert(
     const danaus_chain *chain, danaus_dtype dtype, danaus_chain **converted);
 
-/* W^T, or with `conjugate` W^H: factors (a, c, b, d) in the opposite order. Products by
-   these need no such chain (danaus_ks_desc.adjoint). */
+/* W^T, or with `conjugate` W^H: factors (a, c, b, d) in the opposite order. Products with
+   W^H need no such chain (danaus_ks_desc.adjoint). */
 DANAUS_API danaus_status danaus_chain_transpose(
     const danaus_chain *chain, int conjugate, danaus_chain **transposed);
 
-/* diag(rows) W diag(cols), in the factors that there are. rows has M elements of the
-   chain's type and cols N; one that is NULL counts as ones. DANAUS_ERR_ARGUMENT, with the
-   factor, where finite numbers have products beyond the range of the type, or where all
-   products fall below it and would be 0. */
+/* diag(rows) W diag(cols), in the factors that exist. rows has M elements of the chain's
+   type and cols has N; NULL means ones. DANAUS_ERR_ARGUMENT, naming the factor, if finite
+   numbers have products beyond the range of the type, or if all products fall below it and
+   would be 0. */
 DANAUS_API danaus_status danaus_chain_scale(
     const danaus_chain *chain, const void *rows, const void *cols,
     danaus_chain **scaled);
@@ -39,9 +39,9 @@ DANAUS_API danaus_status danaus_chain_scale(
 /* The same W, bias included, with factors [from, to) multiplied out into one of the
    pattern (g, M / (g h), N / (g h), h), where g and h are the greatest common divisors of
    all their a and d; a diagonal factor (b = c = 1) takes the pattern of its neighbour.
-   DANAUS_ERR_SHAPE, with the factor, where that pattern has entries that are zero whatever
-   the weights: then the product is not Kronecker-sparse. DANAUS_ERR_ARGUMENT where the
-   chain's type cannot hold it, as in danaus_chain_scale(). */
+   DANAUS_ERR_SHAPE, naming the factor, if that pattern has entries that are zero for all
+   weights: the product is then not Kronecker-sparse. DANAUS_ERR_ARGUMENT if the chain's type
+   cannot hold the product, as in danaus_chain_scale(). */
 DANAUS_API danaus_status
 danaus_chain_fuse(const danaus_chain *chain, int from, int to, danaus_chain **fused);
 
@@ -56,20 +56,20 @@ typedef enum danaus_combination {
     DANAUS_KRONECKER       /* W_1 (x) W_2 (x) .. (x) W_n */
 } danaus_combination;
 
-/* Makes one chain of `count` >= 1 chains of one element type. Nothing of it is zero that
-   was not: it multiplies by as many numbers as its terms together, but for this:
+/* Makes one chain of `count` >= 1 chains of one element type. It adds no zeros: it multiplies
+   by as many numbers as its terms together, with these exceptions:
 
    - Sums and stacks may get a factor of ones in front, (1, 1, n, M), and one behind,
-     (1, n, 1, N): sums of two factors that can be factorised (danaus/factorize.h) get
-     none, their block ranks add up; those of one factor are added number by number.
+     (1, n, 1, N). Sums of two factors that can be factorised (danaus/factorize.h) get no
+     such factors: their block ranks add up. Sums of one factor are added number by number.
    - Kronecker products multiply by each W_i as often as the others' sizes say, in the
-     order that is cheapest.
+     cheapest order.
 
-   All terms of a sum, stack or block diagonal have as many factors, and factor l of all
-   has the same b, c and d; but c of the first ones may differ where no ones are put in
-   front, and b of the last ones where none are put behind. DANAUS_ERR_SHAPE otherwise,
-   naming the factor, and where sizes do not fit. A dense matrix is a chain of one factor
-   (1, M, N, 1). Sums that exceed the range of the type are DANAUS_ERR_ARGUMENT. */
+   All terms of a sum, stack or block diagonal have the same number of factors, and factor l
+   of all terms has the same b, c and d. But c of the first factors may differ if no ones are
+   put in front, and b of the last factors if none are put behind. Otherwise, or if sizes do
+   not fit, DANAUS_ERR_SHAPE, naming the factor. A dense matrix is a chain of one factor
+   (1, M, N, 1). DANAUS_ERR_ARGUMENT if a sum exceeds the range of the type. */
 DANAUS_API danaus_status danaus_chain_combine(
     danaus_combination how, const danaus_chain *const *chains, int count,
     danaus_chain **combined);
@@ -78,37 +78,38 @@ DANAUS_API danaus_status danaus_chain_combine(
 
 /* How far a chain is from singular: condition numbers ||B||_1 ||B^-1||_1. */
 typedef struct danaus_condition {
-    double bound;   /* that of W is at most the product of its factors', this one */
-    double largest; /* of a block of a factor */
-    int64_t i, j;   /* which block that is, i < a and j < d, */
-    int factor;     /* and of which factor */
+    double bound;         /* W's is at most this, the product of its factors' */
+    double largest;       /* the largest one of a block of a factor */
+    int64_t i, j;         /* that block, i < a and j < d, */
+    int factor;           /* and its factor */
     uint32_t reserved[9]; /* zero */
 } danaus_condition;
 
-/* W^-1 of a chain of factors with b = c: a factor is a d blocks of b x b, which LAPACK
-   inverts in f64 or c128 on so many threads (0: one for each processor). The result has
+/* W^-1 of a chain of factors with b = c. A factor has a d blocks of b x b, which LAPACK
+   inverts in f64 or c128 on `threads` threads (0: one for each processor). The result has
    the same patterns in the opposite order. condition may be NULL.
 
-   DANAUS_ERR_SHAPE where a factor has b != c, and DANAUS_ERR_ARGUMENT, with factor and
-   block, where a block is singular, which is that elimination meets a zero, or has numbers
-   that are not finite, or an inverse whose numbers are not, also in the chain's type. Blocks
-   that are singular but for rounding have conditions of 1e15 and more. */
+   DANAUS_ERR_SHAPE if a factor has b != c. DANAUS_ERR_ARGUMENT, naming factor and block, if a
+   block is singular (elimination meets a zero), or if numbers of the block, or of its inverse
+   in the chain's type, are not finite. Blocks that are singular up to rounding have condition
+   numbers of 1e15 and more. */
 DANAUS_API danaus_status danaus_chain_invert(
     const danaus_chain *chain, int threads, danaus_chain **inverse,
     danaus_condition *condition);
 
 /* x = W^-1 b for `batch` columns, by elimination in the blocks of each factor, without the
-   inverse. b and x are on the host, of the chain's type, in one layout, and may be the same.
-   Errors are those of danaus_chain_invert(); an x beyond the range of the type is infinite, and
-   one that is 0 only because all its numbers fall below it is DANAUS_ERR_ARGUMENT. condition, of estimates that LAPACK makes
-   (gecon), costs more than the rest where blocks are small; NULL: none is made. To solve often,
-   invert once and plan products with the inverse. */
+   inverse. b and x are on the host, in the chain's type and one layout, and may be the same
+   array. Errors are those of danaus_chain_invert(). Numbers of x beyond the range of the type
+   are infinite. DANAUS_ERR_ARGUMENT if all numbers of x fall below the range and would be 0.
+   condition gets LAPACK's estimates (gecon), which cost more than the rest where blocks are
+   small; NULL: none. To solve often, invert once and plan products with the inverse. */
 DANAUS_API danaus_status danaus_chain_solve(
     const danaus_chain *chain, int threads, danaus_layout layout, int64_t batch,
     const void *b, void *x, danaus_condition *condition);
 
-/* det W = (phase[0] + i phase[1]) exp(*log_modulus), of such a chain. phase has modulus 1,
-   and is 1 or -1 where W is real; a singular W has phase 0 and log_modulus -infinity. */
+/* det W = (phase[0] + i phase[1]) exp(*log_modulus) of a chain of factors with b = c. phase
+   has modulus 1, and is 1 or -1 if W is real. A singular W has phase 0 and log_modulus
+   -infinity. */
 DANAUS_API danaus_status danaus_chain_determinant(
     const danaus_chain *chain, int threads, double *log_modulus, double phase[2]);
 

@@ -1,5 +1,5 @@
-/* From a dense matrix to a chain of Kronecker-sparse factors, with its error
-   certified; patterns to choose from.
+/* Factorization of a dense matrix into a chain of Kronecker-sparse factors, with
+   a certified error; and patterns to choose from.
 
    Source: Zheng, Riccietti, Gribonval, Efficient Identification of Butterfly
    Sparse Matrix Factorizations (arXiv 2110.01230); Le et al., Butterfly
@@ -44,22 +44,23 @@ typedef struct danaus_chain_desc {
 DANAUS_API danaus_status danaus_patterns_make(
     const danaus_chain_desc *desc, danaus_pattern *patterns, int capacity, int *count);
 
-/* The chain for an M x N matrix with at most `parameters` weights that is expected to
-   approximate best: of the cheapest chains of every number of factors, each with the
-   largest block rank that the budget allows, the one that keeps most of a matrix
-   without structure. Sizes that share no structure get a low-rank chain. */
+/* The chain for an M x N matrix with at most `parameters` weights that should approximate
+   best. The candidates are the cheapest chains of every number of factors, each with the
+   largest block rank that the budget allows. The function takes the candidate that keeps
+   most of a matrix without structure. Sizes that share no structure get a low-rank chain. */
 DANAUS_API danaus_status danaus_patterns_fit(
     int64_t rows, int64_t cols, int64_t parameters, danaus_pattern *patterns,
     int capacity, int *count);
 
-/* OK when the chain, or its transpose, can be factorised into: neighbours are
-   composable, a1 | a2, d2 | d1 and a2 | a1 c1. The sentence names the pair and the
-   condition that fails. */
+/* Returns DANAUS_OK if a matrix can be factorised into the chain or its transpose:
+   neighbours are composable, a1 | a2, d2 | d1 and a2 | a1 c1. The sentence names the pair
+   and the condition that fails. */
 DANAUS_API danaus_status
 danaus_patterns_check_chainable(const danaus_pattern *patterns, int count);
 
-/* Degrees of freedom of the products of a chain that can be factorised into: its weights
-   less r^2 for each of the blocks of rank r of every split (docs/ks.md, section 2). */
+/* Degrees of freedom of the products of a chain that danaus_patterns_check_chainable()
+   accepts: its weights, less r^2 for each block of rank r of every split (docs/ks.md,
+   section 2). */
 DANAUS_API danaus_status
 danaus_patterns_freedom(const danaus_pattern *patterns, int count, int64_t *numbers);
 
@@ -73,8 +74,8 @@ typedef enum danaus_order {
 } danaus_order;
 
 /* Sums over any number of sample inputs x (rows of X) and targets y (rows of Y) of a
-   layer: all that a fit needs to know of them. Numbers are f64, or c128 for complex
-   matrices; only the lower triangle of gram is read. Errors below 1e-8 cannot be told
+   layer. A fit needs nothing else about the samples. Numbers are f64, or c128 for complex
+   matrices; only the lower triangle of gram is read. Errors below 1e-8 cannot be computed
    from sums. */
 typedef struct danaus_calibration {
     int64_t samples;
@@ -87,9 +88,9 @@ typedef struct danaus_calibration {
     uint32_t reserved[8];
 } danaus_calibration;
 
-/* Adds samples: inputs[samples][N] and targets[samples][M], which may be NULL where
-   sums->cross is, of type `dtype`: f32, f64, c64 or c128. The caller's arrays begin with
-   zeros; sums that are NULL are not made. */
+/* Adds samples: inputs[samples][N] and targets[samples][M] of type `dtype`: f32, f64, c64 or
+   c128. targets may be NULL if sums->cross is NULL. The caller's arrays begin with zeros;
+   sums that are NULL are not computed. */
 DANAUS_API danaus_status danaus_calibration_add(
     danaus_calibration *sums, danaus_dtype dtype, int64_t rows, int64_t cols,
     int64_t samples, const void *inputs, const void *targets);
@@ -97,19 +98,19 @@ DANAUS_API danaus_status danaus_calibration_add(
 /* All-zero is the default of every field.
 
    Without inputs and calibration the factors minimise ||W - K_1..K_L||. With one of them
-   they minimise ||Y - X (K_1..K_L)^T||^2 + lambda ||W - K_1..K_L||^2, where the targets Y
-   are X W^T unless they are given and lambda is `ridge` times the mean of the N columns'
-   ||x_k||^2: it decides in directions that the inputs do not have (docs/ks.md, section
-   6). With `bias` the chain gets the bias that serves best, mean(y) - K_1..K_L mean(x).
-   Numbers may have any magnitude; DANAUS_ERR_ARGUMENT where W and the chains for such
-   targets are further apart than 2^200. */
+   they minimise ||Y - X (K_1..K_L)^T||^2 + lambda ||W - K_1..K_L||^2. The targets Y are
+   X W^T unless they are given. lambda is `ridge` times the mean of the N columns'
+   ||x_k||^2; the ridge decides in directions that the inputs do not have (docs/ks.md,
+   section 6). With `bias` the chain gets the best bias, mean(y) - K_1..K_L mean(x).
+   Numbers may have any magnitude; DANAUS_ERR_ARGUMENT if W and the chains for such targets
+   are further apart than 2^200. */
 typedef struct danaus_factorize_desc {
     danaus_order order;
-    int fast;           /* nonzero: iterative SVDs; there is no lower bound then */
-    int refine;         /* pair sweeps after the factorization; with inputs the most
-                           passes over the factors, 0: 4 */
+    int fast;           /* nonzero: iterative SVDs, and no lower bound */
+    int refine;         /* pair sweeps after the factorization; with inputs at most so
+                           many passes over the factors, 0: 4 */
     int square_roots;   /* nonzero: split with square roots and never orthonormalise,
-                           as older programs do: larger errors, no bounds */
+                           like older programs: larger errors, no bounds */
     int threads;        /* 0: one for each processor */
     const void *inputs; /* calibration X[samples][N] of dense's type, or NULL */
     int64_t samples;
@@ -121,31 +122,33 @@ typedef struct danaus_factorize_desc {
     double ridge;                          /* 0: 1e-6 */
     int bias;                              /* nonzero: fit one, with calibration */
     danaus_dtype
-        chain_dtype; /* of the chain, f32 or f64 (c64 or c128) as dense is real (or
-                                 complex); 0: dense's. Errors and bounds are those of that
-                                 chain for the matrix as given; a matrix whose numbers the
-                                 type does not hold is refused. */
+        chain_dtype; /* the chain's type: f32 or f64 for a real matrix, c64 or c128 for a
+                                 complex one; 0: dense's type. Errors and bounds are those
+                                 of that chain for the given matrix. A matrix whose numbers
+                                 the type does not hold is refused. */
     uint32_t reserved[8];
 } danaus_factorize_desc;
 
 /* Frobenius norms relative to ||W||; with inputs or calibration, to ||Y||. */
 typedef struct danaus_factorize_result {
-    double error; /* ||W - K_1..K_L||; ||Y - X (K_1..K_L)^T|| of the chain as it is
+    double error; /* ||W - K_1..K_L||, or ||Y - X (K_1..K_L)^T||, of the chain as it is
                            stored, with its bias */
-    double lower_bound; /* no factors of these patterns do better; -1: unknown */
-    double upper_bound; /* what the split errors guarantee; calibrated, the error that
-                           the passes began with, with its ridge; at least `error` */
-    double off_support; /* part of W that no weights can reach; within error */
+    double
+        lower_bound; /* no factors of these patterns have a smaller error; -1: unknown */
+    double
+        upper_bound; /* the bound by the split errors; calibrated, the error before the
+                           passes, with its ridge; at least `error` */
+    double off_support; /* the part of W that no weights can reach; included in error */
     double dense_error; /* ||W - K_1..K_L|| / ||W||, also when calibrated */
     double seconds;
     int64_t parameters;   /* without the bias */
     uint64_t reserved[9]; /* zero */
 } danaus_factorize_result;
 
-/* Factorises dense[M][N], row-major, f32, f64, c64 or c128, into a new chain
-   of the same type, unless desc->chain_dtype asks for another. desc and result may be NULL. NaN and infinities in W are
-   refused, naming the first. DANAUS_ERR_UNSUPPORTED where LAPACK's sizes of 32 bits do
-   not hold the matrix, the samples or the work space for a block (docs/ks.md). */
+/* Factorises dense[M][N], row-major, f32, f64, c64 or c128, into a new chain of the same type,
+   unless desc->chain_dtype is another. desc and result may be NULL. NaN and infinities in W
+   are refused; the sentence names the first. DANAUS_ERR_UNSUPPORTED if LAPACK's sizes of 32
+   bits do not hold the matrix, the samples or the work space for a block (docs/ks.md). */
 DANAUS_API danaus_status danaus_factorize(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
     const danaus_factorize_desc *desc, danaus_chain **chain,
@@ -157,8 +160,8 @@ DANAUS_API danaus_status danaus_factorize(
 
 /* All-zero is the default of every field. */
 typedef struct danaus_sum_desc {
-    int rounds;      /* of fits of every term after the first; 0: 4; -1: none */
-    int lower_bound; /* nonzero: spend decompositions on one, where theory has one */
+    int rounds;      /* rounds of fits of all terms after the first; 0: 4; -1: none */
+    int lower_bound; /* nonzero: compute one, by more decompositions, where theory has one */
     const danaus_factorize_desc
         *fit; /* inputs, bias, ...; NULL: ||W - K_1 - K_2 - ..|| */
     uint32_t reserved[8];
@@ -166,20 +169,20 @@ typedef struct danaus_sum_desc {
 
 /* Factorises dense[M][N] into a sum of `terms` chains of its type, W ~ K_1 + K_2 + ..:
    term k has the next counts[k] of `patterns`, and chains[k] becomes its chain. The first
-   round is greedy, each term fitted (as danaus_factorize() does) to what those before it
-   leave; in each round after it every term is fitted to what all others leave, starting
-   from what it is, and kept if the error falls: it never rises. Rounds end early where one
-   gains less than a thousandth. Terms of two factors that differ in nothing but their block
-   ranks are fitted as the one chain that is their sum, at once, and split; calibrated, the
+   round is greedy: each term is fitted, as by danaus_factorize(), to what the terms before it
+   leave. Each later round fits every term to what all others leave. The fit starts from the
+   present term and is kept if the error falls, so the error never rises. Rounds end early if
+   one gains less than a thousandth. Terms of two factors that differ only in their block
+   ranks are fitted at once, as the one chain that is their sum, and split. Calibrated, the
    first term's chain has the bias.
 
-   steps (or NULL) gets a result for each term, after the first round: its error is that of
-   the terms so far, its bounds those of its own fit, all relative to ||W|| (calibrated,
-   ||Y||); terms that were fitted as one share theirs. In `result` (or NULL) error <=
-   upper_bound, which is the last step's; lower_bound holds for every sum of such terms,
-   and is -1 where none is known (docs/ks.md, section 6). Calibrated, the error is found
-   from sums over samples, and never said to be below 3e-6.
-   The same bits for any number of threads. Errors as of danaus_factorize(). */
+   steps (or NULL) gets a result for each term after the first round. Its error is that of the
+   terms so far and its bounds are those of its own fit, all relative to ||W|| (calibrated,
+   ||Y||). Terms that were fitted as one share a result. In `result` (or NULL) error <=
+   upper_bound, which is the last step's; lower_bound holds for every sum of such terms, and
+   is -1 if none is known (docs/ks.md, section 6). Calibrated, the error is computed from sums
+   over samples, and is never reported below 3e-6. The result has the same bits for any number
+   of threads. Errors are those of danaus_factorize(). */
 DANAUS_API danaus_status danaus_factorize_sum(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns,
     const int *counts, int terms, const danaus_sum_desc *desc, danaus_chain **chains,
@@ -194,9 +197,9 @@ typedef enum danaus_candidates { /* bits */
                                      4, /* (1, M, p r, 1) (p, r, N/p, 1): a low-rank matrix for
                                      each of p groups of inputs */
                                  DANAUS_TRY_ROW_GROUPS =
-                                     8, /* (1, M/q, r, q) (1, r q, N, 1): of outputs */
+                                     8, /* (1, M/q, r, q) (1, r q, N, 1): groups of outputs */
                                  DANAUS_TRY_MONARCH =
-                                     16, /* (1, M/q, p r, q) (p, q r, N/p, 1): of both */
+                                     16, /* (1, M/q, p r, q) (p, q r, N/p, 1): groups of both */
                                  DANAUS_TRY_FITTED =
                                      32, /* the chain of danaus_patterns_fit() */
                                  DANAUS_TRY_SUM =
@@ -211,7 +214,7 @@ typedef enum danaus_candidates { /* bits */
 
 /* All-zero is the default of every field but `parameters`. */
 typedef struct danaus_compress_desc {
-    int64_t parameters;  /* at most so many numbers, the bias not counted */
+    int64_t parameters;  /* at most so many numbers, without the bias */
     int reduced;         /* nonzero: count degrees of freedom, and reduce the chains */
     uint32_t candidates; /* danaus_candidates to try; 0: all but sums */
     const danaus_factorize_desc *fit; /* inputs, targets, ...; NULL: ||W - K_1..K_L|| */
@@ -221,53 +224,53 @@ typedef struct danaus_compress_desc {
 #define DANAUS_CANDIDATE_FACTORS 8
 #define DANAUS_CANDIDATE_TERMS   3
 
-/* What became of a candidate. */
+/* The result of a candidate. */
 typedef struct danaus_candidate {
     danaus_candidates kind;
     int count;  /* of patterns */
-    int first;  /* of these so many are the first chain's: `count` but for sums */
-    int passes; /* over its factors; the best get more */
+    int first;  /* patterns of the first chain: `count`, except for sums */
+    int passes; /* over its factors; the best candidates get more */
     danaus_pattern patterns[DANAUS_CANDIDATE_FACTORS];
-    int64_t parameters; /* as they are counted for the budget */
+    int64_t parameters; /* as the budget counts them */
     double error;       /* as in danaus_factorize_result */
     double seconds;
     int taken; /* nonzero for the one that was returned */
-    /* so many of the patterns are each chain's; 0: there is no further chain */
+    /* patterns of each chain; 0: no further chain */
     int counts[DANAUS_CANDIDATE_TERMS];
     uint32_t reserved[8];
 } danaus_candidate;
 
-/* Fits candidates of a matrix dense[rows][cols] (as danaus_factorize() does) within a
-   budget of parameters and returns the chain of the smallest error in chains[0], which has
-   the bias if one is fitted. chains[1] is the second chain where a sum is best, W is near
-   to both together, and NULL otherwise; no error of a sum is said to be below 3e-6. Each
-   candidate gets one pass over its factors, the best few those of desc->fit->refine.
-   result, report and *count (of candidates, of which at most `capacity` are written) may
-   be NULL; result->seconds is that of the whole call.
-   DANAUS_ERR_ARGUMENT where no candidate fits in the budget. */
+/* Fits candidates for a matrix dense[rows][cols], as danaus_factorize() does, within a budget
+   of parameters. chains[0] becomes the chain of the smallest error, with the bias if one is
+   fitted. If a sum is best, chains[1] becomes its second chain, and W ~ K_1 + K_2; otherwise
+   it becomes NULL. Errors of sums are never reported below 3e-6. Each candidate gets one pass
+   over its factors, and the best few get desc->fit->refine passes. result, report and count
+   may be NULL. *count is the number of candidates; at most `capacity` are written to report.
+   result->seconds is the time of the whole call. DANAUS_ERR_ARGUMENT if no candidate fits in
+   the budget. */
 DANAUS_API danaus_status danaus_compress(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
     const danaus_compress_desc *desc, danaus_chain *chains[2],
     danaus_factorize_result *result, danaus_candidate *report, int capacity,
     int *count);
 
-/* As danaus_compress(), but tries sums of up to `most` chains, 1 to DANAUS_CANDIDATE_TERMS;
-   desc->candidates 0 is all kinds. The best has *terms chains, whose sum is near W, in
-   chains[0 .. *terms); the first one has the bias. The other places stay as they are. */
+/* Like danaus_compress(), but tries sums of up to `most` chains, 1 to DANAUS_CANDIDATE_TERMS;
+   desc->candidates 0 means all kinds. The best candidate is the sum of the *terms chains in
+   chains[0 .. *terms); the first one has the bias. Other entries do not change. */
 DANAUS_API danaus_status danaus_compress_sum(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
     const danaus_compress_desc *desc, danaus_chain **chains, int most, int *terms,
     danaus_factorize_result *result, danaus_candidate *report, int capacity,
     int *count);
 
-/* Writes the same product with as few numbers as it has degrees of freedom: in every
-   block of rank r of a split between K_l and K_{l+1}, the r rows of K_{l+1} become
-   (I c) but for the order of columns, which suits the numbers best, and K_l takes the
-   rest. A low-rank chain u v of rank r becomes u' (I c) P: what is left to store are
-   r (M + N - r) numbers and which columns are those of I. For chains that can be
-   factorised only transposed, left and right are exchanged. Products change by rounding;
-   f32, f64, c64 and c128. Not parallel. DANAUS_ERR_ARGUMENT where a factor of the reduced
-   chain, which has the size of the product, is none that the type holds. */
+/* Writes the same product with as few numbers as it has degrees of freedom. In every block
+   of rank r of a split between K_l and K_{l+1}, the r rows of K_{l+1} become (I c) up to an
+   order of columns that is chosen for accuracy, and K_l takes the rest. A low-rank chain u v
+   of rank r becomes u' (I c) P: it remains to store r (M + N - r) numbers and which columns
+   are those of I. For chains that can be factorised only transposed, left and right are
+   exchanged. Products change by rounding. f32, f64, c64 and c128. Not parallel.
+   DANAUS_ERR_ARGUMENT if the type cannot hold a factor of the reduced chain, which has the
+   magnitude of the product. */
 DANAUS_API danaus_status danaus_chain_reduce(danaus_chain *chain);
 
 /* ---- permutations in which a matrix has structure ---- */
@@ -277,28 +280,29 @@ typedef struct danaus_permute_desc {
     int keep_rows, keep_cols; /* nonzero: they stay where they are */
     const int64_t *row_classes,
         *col_classes; /* M and N numbers, or NULL: only rows (columns) of the same number
-                         trade places, such as those of a head of attention */
-    int rounds;       /* of the search, at most; 0: 100 */
+                         trade places, for example those of a head of attention */
+    int rounds;       /* the most rounds of the search; 0: 100 */
     int threads;      /* 0: one for each processor */
     uint32_t reserved[8];
 } danaus_permute_desc;
 
-/* Searches permutations of rows and columns of dense[M][N], f32, f64, c64 or c128, in which
-   it is near to a chain of two factors (1, b1, c1, q) (p, b2, c2, 1), such as Monarch: the
-   matrix to factorise then is
+/* Searches permutations of rows and columns of dense[M][N], f32, f64, c64 or c128, that bring
+   it near to a chain of two factors (1, b1, c1, q) (p, b2, c2, 1), for example Monarch. The
+   matrix to factorise is then
 
        permuted[i][j] = dense[row_permutation[i]][col_permutation[j]],
 
    and y = dense x is y[row_permutation[i]] = (K_1 K_2 x')[i] with x'[j] =
-   x[col_permutation[j]]. M and N numbers are written. errors[0] is the relative Frobenius
-   distance of the matrix from such chains as it is, errors[1] permuted; NULL: not wanted.
+   x[col_permutation[j]]. The call writes M and N numbers. errors[0] is the relative Frobenius
+   distance of the given matrix from such chains, errors[1] that of the permuted matrix. errors
+   may be NULL.
 
-   Rows and columns in turns trade places between the chain's q groups of rows and p of
-   columns, by what each leaves beside the subspaces of a group (docs/ks.md, section 6;
-   k-subspaces: Bradley, Mangasarian, k-Plane Clustering, J. Global Optimization 16, 2000).
-   errors[1] <= errors[0]; a shuffled Monarch matrix is usually found, but the search may
-   end elsewhere. The same arguments give the same permutations, whatever the threads.
-   To weigh rows and columns by what a layer sees, scale the matrix first.
+   Rows and columns in turn trade places between the chain's q groups of rows and p groups of
+   columns, by the part of each row or column outside a group's subspace (docs/ks.md, section
+   6; k-subspaces: Bradley, Mangasarian, k-Plane Clustering, J. Global Optimization 16, 2000).
+   errors[1] <= errors[0]. The search usually finds a shuffled Monarch matrix, but may end
+   elsewhere. The same arguments give the same permutations for any number of threads. To
+   weigh rows and columns by a layer's inputs, scale the matrix first.
    DANAUS_ERR_UNSUPPORTED for other chains, and for sizes as in danaus_factorize(). */
 DANAUS_API danaus_status danaus_find_permutations(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,

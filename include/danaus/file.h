@@ -1,8 +1,8 @@
 /* Arrays in files: .npy (one array) and safetensors (many, with metadata).
 
-   A file is mapped, not read: data pointers lead into the map and live until
-   the file is closed; nobody may shorten it meanwhile. What a file claims is
-   checked before it is believed. docs/formats.md has the formats. */
+   A file is mapped, not read: data pointers lead into the map and are valid until
+   the file is closed. Nobody may shorten the file meanwhile. The claims of a file
+   are checked before they are used. docs/formats.md has the formats. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_FILE_H
 #define DANAUS_FILE_H
@@ -24,33 +24,33 @@ typedef struct danaus_tensor {
     danaus_dtype dtype;
     int ndim; /* 0 to DANAUS_MAX_DIMS; 0 is one element */
     int64_t shape[DANAUS_MAX_DIMS];
-    uint64_t reserved[5]; /* zero, also when it is written */
+    uint64_t reserved[5]; /* zero, also in tensors to write */
 } danaus_tensor;
 
-/* Opens a .npy (versions 1 to 3) or safetensors file, recognised by content.
-   Fortran-ordered .npy arrays and data at addresses that do not suit their type
-   are copied on opening: every tensor is row-major and aligned. */
+/* Opens a .npy (versions 1 to 3) or safetensors file, recognised by content. Every
+   tensor is row-major and aligned: Fortran-ordered .npy arrays, and data at addresses
+   that do not suit their type, are copied on opening. */
 DANAUS_API danaus_status danaus_file_open(const char *path, danaus_file **file);
 DANAUS_API void danaus_file_close(danaus_file *file); /* NULL is fine */
 
-/* Tensors are in the order of their data. Those of a type that danaus lacks, or of
+/* Tensors are in the order of their data. Tensors of a type that danaus lacks, or with
    too many dimensions, are not counted. */
 DANAUS_API int danaus_file_count(const danaus_file *file);
 DANAUS_API danaus_status
 danaus_file_tensor(const danaus_file *file, int index, danaus_tensor *tensor);
 
-/* DANAUS_ERR_ARGUMENT when there is no tensor of that name, DANAUS_ERR_UNSUPPORTED
-   when danaus cannot read it; the sentence says which type it has. */
+/* DANAUS_ERR_ARGUMENT if there is no tensor of that name, DANAUS_ERR_UNSUPPORTED if
+   danaus cannot read it; the sentence says which type it has. */
 DANAUS_API danaus_status
 danaus_file_find(const danaus_file *file, const char *name, danaus_tensor *tensor);
 
 /* The value of a safetensors __metadata__ entry, or NULL. */
 DANAUS_API const char *danaus_file_metadata(const danaus_file *file, const char *key);
 
-/* Write one array as .npy 1.0, or many as safetensors. `metadata` holds
-   2 * pairs strings, key then value. The file appears complete or not at all:
-   on failure an older file of that name is left as it was. A pipe, a device, and what
-   a link of /proc leads to, such as /dev/stdout, are written to instead. */
+/* Write one array as .npy 1.0, or many as safetensors. `metadata` holds 2 * pairs
+   strings, key then value. The file appears complete or not at all: on failure an older
+   file of that name does not change. Pipes, devices and targets of links in /proc, for
+   example /dev/stdout, are written to directly. */
 DANAUS_API danaus_status
 danaus_file_write_npy(const char *path, const danaus_tensor *tensor);
 DANAUS_API danaus_status danaus_file_write_safetensors(
@@ -61,31 +61,31 @@ DANAUS_API danaus_status danaus_file_write_safetensors(
 DANAUS_API danaus_status
 danaus_file_write(const char *path, const void *data, size_t bytes);
 
-/* Fails unless a file can be written at the path, before work that takes long. *replaced:
-   1 if the file will appear whole, 0 if what is there is written to. */
+/* Fails unless a file can be written at the path: call this before long work. *replaced is 1
+   if a new file will replace the path, 0 if the existing one will be written to. */
 DANAUS_API danaus_status danaus_file_check_output(const char *path, int *replaced);
 
-/* Removes the incomplete files of calls that are not done. A signal handler may call
-   this, if the process then ends. Few file systems need it: others keep such files
-   without a name, so that they go with the process. */
+/* Removes the incomplete files of unfinished calls. A signal handler may call this if the
+   process then ends. Few file systems need it: on others such files have no name and vanish
+   with the process. */
 DANAUS_API void danaus_file_abandon(void);
 
-/* An array as the file describes it, of any type and number of dimensions. All belongs to
-   the file. */
+/* An array as the file describes it, of any type and number of dimensions. All pointers
+   belong to the file. */
 typedef struct danaus_file_entry {
     const char *name;     /* "" for a .npy file */
-    const char *type;     /* as the file has it: "F32", "I64"; "<f4" of .npy */
+    const char *type;     /* as in the file: "F32", "I64"; "<f4" in .npy */
     const int64_t *shape; /* [ndim] */
     int64_t ndim, bytes;
-    danaus_dtype dtype; /* 0: danaus_file_tensor() does not give it */
+    danaus_dtype dtype; /* 0: danaus_file_tensor() does not return it */
     uint32_t reserved[11];
 } danaus_file_entry;
 
-/* Opens a file for its entries and metadata alone: no tensor is found in it, nothing is
-   copied, and a .npy array may be of any type. */
+/* Opens a file only for its entries and metadata: it has no tensors to find, nothing is
+   copied, and a .npy array may have any type. */
 DANAUS_API danaus_status danaus_file_open_entries(const char *path, danaus_file **file);
 
-/* Entries are in the order of their data. DANAUS_ERR_ARGUMENT: there is none of this
+/* Entries are in the order of their data. DANAUS_ERR_ARGUMENT if there is no entry of this
    number. */
 DANAUS_API int danaus_file_entry_count(const danaus_file *file);
 DANAUS_API danaus_status

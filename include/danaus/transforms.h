@@ -1,17 +1,16 @@
 /* Known transforms as exact chains, with the orders of numbers that they need.
 
-   An operator is a matrix A, M x N, that is chains with orders around them:
+   An operator is a matrix A, M x N, that consists of chains with orders around them:
 
        A = S_0 (K_1 + I) S_1 (K_2 + I) ... (K_C + I) S_C
 
-   where K_i is a chain and + I says that numbers beyond its columns pass by, behind its
-   rows. An order picks numbers: (S v)[p] = v[order[p]], and 0 where order[p] is -1. It
-   may be a permutation, select, repeat and pad. S_0 gives the M outputs in their order and
-   S_C takes the N inputs. A chain alone is the operator whose orders change nothing; most
-   transforms are one chain between two orders, wavelets one chain for each level. A sum of
-   operators, whose patterns need not agree, is an operator too, and multiplies at the cost
-   of its terms together. A plan makes products with any of them, reading x and writing y
-   once.
+   where K_i is a chain, and + I means that numbers beyond its columns are copied behind its
+   rows. An order picks numbers: (S v)[p] = v[order[p]], and 0 where order[p] is -1. It may
+   permute, select, repeat and pad. S_0 gives the M outputs in their order and S_C takes the N
+   inputs. A chain alone is the operator whose orders change nothing. Most transforms are one
+   chain between two orders; a wavelet has one chain for each level. A sum of operators is an
+   operator too; their patterns need not agree, and a product costs as much as those of all
+   terms. A plan multiplies by any operator and reads x and writes y once.
 
    docs/transforms.md has the definitions, lengths and numbers of parameters. */
 // SPDX-License-Identifier: Apache-2.0
@@ -30,12 +29,12 @@ extern "C" {
 typedef struct danaus_operator danaus_operator;
 
 /* Makes an operator of `count` chains of one type, without biases, the leftmost first, and
-   count + 1 orders of lengths[0 .. count]; lengths[0] is M. Order i has the numbers that
-   chain i takes and those that pass by, so that lengths[i + 1] is at least the columns of
-   chain i; its entries are -1 or places among what comes out of chain i + 1, the last
-   order's among the N = cols inputs. orders may be NULL, and so may entries: they change
-   nothing then, and their lengths are not read. Orders are copied. The chains belong to the
-   operator on success, and stay the caller's on failure. */
+   count + 1 orders of lengths[0 .. count]; lengths[0] is M. Order i + 1 gives the inputs of
+   chain i and the numbers that pass it by, so lengths[i + 1] is at least the columns of chain
+   i. Entries of order i are -1 or places among the outputs of chain i and the numbers that
+   pass by; those of the last order are places among the N = cols inputs. orders and its
+   entries may be NULL: such orders change nothing, and their lengths are not read. Orders are
+   copied. On success the chains belong to the operator; on failure they stay the caller's. */
 DANAUS_API danaus_status danaus_operator_create(
     danaus_chain *const *chains, int count, const int64_t *const *orders,
     const int64_t *lengths, int64_t cols, danaus_operator **made);
@@ -49,21 +48,21 @@ DANAUS_API danaus_dtype danaus_operator_dtype(const danaus_operator *made);
 DANAUS_API int64_t danaus_operator_parameters(const danaus_operator *made);
 
 /* Chain 0 .. count - 1 and order 0 .. count, which belong to the operator; NULL for one
-   that does not exist. *length may be NULL. The chains of a sum are those of its terms, one
-   term after the other; it has no orders of its own. */
+   that does not exist. length may be NULL. The chains of a sum are those of its terms, one
+   term after the other; a sum has no orders of its own. */
 DANAUS_API const danaus_chain *danaus_operator_chain(
     const danaus_operator *made, int chain);
 DANAUS_API const int64_t *danaus_operator_order(
     const danaus_operator *made, int order, int64_t *length);
 
-/* T_1 + T_2 + .. + T_n, n >= 1, of operators of one type and size, which belong to the sum on
-   success, and stay the caller's on failure. The terms of a sum are taken in its place, and
-   biases added up. A sum has at most DANAUS_MAX_FACTORS chains. */
+/* T_1 + T_2 + .. + T_n, n >= 1, for operators of one type and size. On success they belong to
+   the sum; on failure they stay the caller's. A term that is itself a sum is replaced by its
+   terms, and biases are added up. A sum has at most DANAUS_MAX_FACTORS chains. */
 DANAUS_API danaus_status
 danaus_operator_add(danaus_operator *const *terms, int count, danaus_operator **sum);
 
-/* How many terms a sum has, at least 2, and term 0, 1, ..., which belongs to it; 1 and the
-   operator itself where it is no sum. NULL: there is no such term. */
+/* The number of terms of a sum, at least 2, and its term 0, 1, ..., which belongs to it. An
+   operator that is no sum has 1 term, itself. NULL if there is no such term. */
 DANAUS_API int danaus_operator_terms(const danaus_operator *made);
 DANAUS_API const danaus_operator *danaus_operator_term(
     const danaus_operator *made, int term);
@@ -73,29 +72,28 @@ DANAUS_API const void *danaus_operator_bias(const danaus_operator *made);
 DANAUS_API danaus_status
 danaus_operator_set_bias(danaus_operator *made, const void *bias);
 
-/* y = A x + bias, or A^H x with `adjoint`, for x and y on the host, of the operator's type,
-   laid out as by danaus_ks_apply(): a plan and what else it takes is made for this call and
-   released after it. */
+/* y = A x + bias, or A^H x with `adjoint`, for x and y on the host, in the operator's type,
+   laid out as by danaus_ks_apply(). The call makes a plan and releases it. */
 DANAUS_API danaus_status danaus_operator_apply(
     danaus_device *device, const danaus_operator *made, int adjoint,
     danaus_layout layout, int64_t batch, const void *x, void *y);
 
-/* Writes A to dense[M][N], elements of the operator's type, in sums of f64. */
+/* Writes A to dense[M][N] in the operator's type, with sums in f64. */
 DANAUS_API danaus_status
 danaus_operator_to_dense(const danaus_operator *made, void *dense);
 
 /* ---- plans of operators ---- */
 
 /* A plan has the operator's weights and bias packed for a device, and the memory that runs
-   take beside the device's scratch. One call at a time; destroy it before the device. On a
-   CPU, x is read and y written once, by slabs of columns that pass through all terms and
-   orders while they are in the cache; on a GPU terms follow each other on the stream. */
+   need beside the device's scratch. One call at a time; destroy it before the device. On a
+   CPU, slabs of columns pass through all terms and orders while they are in the cache, so x
+   is read and y written once. On a GPU terms follow each other on the stream. */
 typedef struct danaus_operator_plan danaus_operator_plan;
 
-/* desc as for danaus_ks_plan_create(), but for its type, of which 0 is the operator's; it may
-   differ where both are real or both are complex. desc.bias does not count: a bias is added
-   where there is one, but by adjoint plans. There is neither scale nor residual. The operator
-   is copied: it may change or go. */
+/* desc is as for danaus_ks_plan_create(), except for its type: 0 is the operator's type, and
+   another type is possible when both are real or both are complex. desc.bias has no effect: a
+   plan adds the operator's bias unless it is adjoint. scale and residual are not supported.
+   The operator is copied: it may change or be destroyed. */
 DANAUS_API danaus_status danaus_operator_plan_create(
     danaus_device *device, const danaus_operator *made, const danaus_ks_desc *desc,
     danaus_operator_plan **plan);
@@ -106,34 +104,34 @@ DANAUS_API void danaus_operator_plan_destroy(
 DANAUS_API size_t danaus_operator_plan_describe(
     const danaus_operator_plan *plan, char *text, size_t size);
 
-/* Packs again, from the device's memory, as danaus_ks_weights_update_from(): w[l] is factor
-   l, counted through all chains in order (danaus_operator_chain). */
+/* Packs again from device memory, like danaus_ks_weights_update_from(). w[l] is factor l,
+   counted through all chains in order (danaus_operator_chain). */
 DANAUS_API danaus_status danaus_operator_plan_update(
     danaus_operator_plan *plan, danaus_device *device, danaus_dtype dtype,
     const void *const *w, const void *bias);
 
-/* y = activation(A x + bias) for `batch` columns of the plan's type and layout, batch >= 0,
-   in device memory, which do not overlap. Each term is rounded to the plan's type once, and
-   so is each sum; results have the same bits for any number of threads. The first call for a
-   batch may allocate. */
+/* y = activation(A x + bias) for `batch` columns, batch >= 0. x and y are device memory in the
+   plan's type and layout, and do not overlap. Each term is rounded to the plan's type once,
+   and so is each sum. Results have the same bits for any number of threads. The first call
+   for a batch may allocate. */
 DANAUS_API danaus_status danaus_operator_execute(
     danaus_operator_plan *plan, danaus_device *device, int64_t batch, const void *x,
     void *y);
 
-/* Gradients as by danaus_ks_gradient(), dw having an entry for each factor of all chains.
-   Needs a plan made with desc.gradients, and memory for what lies between the chains of
-   one term, of all columns. */
+/* Gradients as by danaus_ks_gradient(); dw has an entry for each factor of all chains. The
+   call needs a plan made with desc.gradients, and memory for all columns of the intermediate
+   results between the chains of one term. */
 DANAUS_API danaus_status danaus_operator_gradient(
     danaus_operator_plan *plan, danaus_device *device, int64_t batch, const void *x,
     const void *dy, const danaus_ks_gradients *gradients);
 
 /* ---- files of operators ---- */
 
-/* A file of an operator is a chain file of format 2 (docs/formats.md), with an order beside
-   the factors, or, for sums and with a bias, of format 3, with the factors and orders of each
-   term: danaus_chain_load() refuses both, so that nothing is forgotten. An operator that is a
-   chain alone is written, and read, as a plain chain file; one of these with a bias is read
-   with it. Saving replaces the file in one step. */
+/* An operator's file is a chain file of format 2 (docs/formats.md), with orders beside the
+   factors. Sums, and operators with a bias, have format 3, with the factors and orders of each
+   term. danaus_chain_load() refuses both formats, because it would lose orders and terms. An
+   operator that is a chain alone is written and read as a plain chain file, with its bias if
+   the file has one. Saving replaces the file in one step. */
 DANAUS_API danaus_status danaus_operator_load(const char *path, danaus_operator **made);
 DANAUS_API danaus_status
 danaus_operator_save(const danaus_operator *made, const char *path);
@@ -169,51 +167,50 @@ typedef struct danaus_transform_desc {
     danaus_transform kind;
     danaus_dtype dtype; /* of the factors; 0: f64, or c128 where it is complex */
     int64_t n;          /* N */
-    /* Nonzero: with rows, and columns of DCT-I, DCT-III and DST-III, scaled so that the
-       matrix is orthogonal (unitary): of DFT, Walsh-Hadamard, Hartley, DCT and DST.
-       Noiselets, rotations and wavelets always are; circulants and Toeplitz matrices are
-       never. */
+    /* Nonzero: rows, and columns of DCT-I, DCT-III and DST-III, are scaled so that the matrix
+       is orthogonal (unitary). For DFT, Walsh-Hadamard, Hartley, DCT and DST. Noiselets,
+       rotations and wavelets are always orthogonal; circulants and Toeplitz matrices never. */
     int orthonormal;
-    /* Nonzero: the inverse of the matrix. Of orthonormal ones it is again of the family: of
-       DCT-II the DCT-III and the other way round, of DST-II the DST-III, and of
-       Walsh-Hadamard, Hartley, DCT-I, DCT-IV, DST-I and DST-IV themselves. That of a
-       circulant is one; a singular one is refused. Toeplitz matrices have no such
-       inverse: danaus_toeplitz_solve(). */
+    /* Nonzero: the inverse of the matrix. The inverse of an orthonormal transform is again one
+       of these: DCT-II and DCT-III are inverses of each other, as are DST-II and DST-III, and
+       Walsh-Hadamard, Hartley, DCT-I, DCT-IV, DST-I and DST-IV are their own inverses. The
+       inverse of a circulant is a circulant; a singular circulant is refused. Toeplitz
+       matrices have no such inverse: see danaus_toeplitz_solve(). */
     int inverse;
-    const void *values; /* of circulant and Toeplitz matrices, of the type dtype */
+    const void *values; /* of circulant and Toeplitz matrices, in the type dtype */
     const double
-        *angles; /* of rotations, in radians: L N / 2 of them; the block (i, j) of
-                             factor l, 0 <= i < 2^l, 0 <= j < 2^(L-1-l), is
-                             [cos -sin; sin cos] of angles[l N/2 + i 2^(L-1-l) + j] */
+        *angles; /* of rotations, L N / 2 angles in radians; the block (i, j) of factor
+                             l, 0 <= i < 2^l, 0 <= j < 2^(L-1-l), is [cos -sin; sin cos] of
+                             angles[l N/2 + i 2^(L-1-l) + j] */
     int moments; /* of wavelets: K of dbK, which has 2K taps; 0: 1, Haar's */
     int levels;  /* of wavelets: N is a multiple of 2^levels; 0: as many as N allows */
     uint32_t reserved[8];
 } danaus_transform_desc;
 
-/* Makes a transform. Fourier's, Hartley's, cosine, sine, circulant and Toeplitz
-   transforms have lengths whose prime factors are at most 61 (of DCT-I N - 1, of DST-I
-   N + 1), others are DANAUS_ERR_UNSUPPORTED.
+/* Makes a transform. Fourier, Hartley, cosine, sine, circulant and Toeplitz transforms need
+   lengths whose prime factors are at most 61 (N - 1 for DCT-I, N + 1 for DST-I);
+   DANAUS_ERR_UNSUPPORTED for other lengths.
 
-   Wavelets: one level of n numbers makes n/2 averages a[k] = sum_m h[m] x[(2k+m) mod n] and
+   Wavelets: one level turns n numbers into n/2 averages a[k] = sum_m h[m] x[(2k+m) mod n] and
    n/2 details d[k] = sum_m g[m] x[(2k+m) mod n], g[m] = (-1)^m h[2K-1-m], where h is
    Daubechies' filter of minimal phase and norm 1. The next level takes the averages. The
-   result is a of the last level, then d of the last to the first. */
+   result is a of the last level, then d of the last level to the first. */
 DANAUS_API danaus_status
 danaus_operator_transform(const danaus_transform_desc *desc, danaus_operator **made);
 
-/* "dct2": how the program and Python call it; NULL for none. */
+/* The name in the program and in Python, "dct2"; NULL if there is no such transform. */
 DANAUS_API const char *danaus_transform_name(danaus_transform kind);
 
-/* Daubechies' h[0 .. 2 moments), to within a few units of the last place of f64. */
+/* Daubechies' h[0 .. 2 moments), correct to a few units in the last place of f64. */
 DANAUS_API danaus_status danaus_wavelet_filter(int moments, double *h);
 
 /* x = T^-1 b for a Toeplitz matrix T[k][m] = v[k - m + n - 1], v of 2n - 1 values, and `batch`
-   columns; values, b and x are of type `dtype`, b and x laid out as by danaus_ks_apply(), and
-   they may be the same. Fourier's matrices of n points make T a Cauchy-like matrix, which
-   is eliminated with partial pivoting in n^2 operations, of f64 or c128, and 8 n^2 bytes
-   (Gohberg, Kailath, Olshevsky, Math. Comp. 64, 1995). Any n will do. As by elimination with
-   pivots the residual is small, ||T x - b|| about n eps ||T|| ||x||, unless numbers grow on
-   the way. DANAUS_ERR_ARGUMENT where a pivot is 0 but for rounding; x then stays as it is. */
+   columns. values, b and x have type `dtype`. b and x are laid out as by danaus_ks_apply() and
+   may be the same array. n is any size. Fourier matrices of n points turn T into a Cauchy-like
+   matrix, which is eliminated with partial pivoting in n^2 operations in f64 or c128 and 8 n^2
+   bytes (Gohberg, Kailath, Olshevsky, Math. Comp. 64, 1995). As with any elimination with
+   pivots, the residual ||T x - b|| is about n eps ||T|| ||x|| unless intermediate numbers
+   grow. DANAUS_ERR_ARGUMENT if a pivot is 0 up to rounding; x then does not change. */
 DANAUS_API danaus_status danaus_toeplitz_solve(
     danaus_dtype dtype, int64_t n, const void *values, danaus_layout layout,
     int64_t batch, const void *b, void *x);
@@ -225,9 +222,9 @@ DANAUS_API danaus_status danaus_toeplitz_solve(
        type 1    F[k] = sum over j of c[j] exp(i k x_j)
        type 2    c[j] = sum over k of F[k] exp(i k x_j)
 
-   by a window on a grid of 2 N to 4 N places, with errors of at most
-   tolerance (sum over j of |c[j]|), or of |F[k]|, beside those that rounding does: of x_j, N
-   |x_j| 2^-53, and of the type's. */
+   by a window on a grid of 2 N to 4 N places. Errors are at most tolerance (sum over j of
+   |c[j]|), for type 2 tolerance (sum over k of |F[k]|). Rounding adds its own: N |x_j| 2^-53
+   from the points, and that of the type. */
 typedef struct danaus_nufft_plan danaus_nufft_plan;
 
 /* All-zero is the default of every field but n, points and x. */
@@ -242,15 +239,15 @@ typedef struct danaus_nufft_desc {
     uint32_t reserved[9];
 } danaus_nufft_desc;
 
-/* A plan has the points in the order of the grid with the weights of their windows, and
-   the memory that running takes: M (16 + w) numbers and 6 grids, w being
-   log10(20 / tolerance), rounded up. One call at a time. Results have the same bits for any number of
-   threads and on every run. */
+/* A plan has the points in the order of the grid, the weights of their windows, and the memory
+   for running: M (16 + w) numbers and 6 grids, where w is log10(20 / tolerance) rounded up.
+   One call at a time. Results have the same bits for any number of threads and on every
+   run. */
 DANAUS_API danaus_status
 danaus_nufft_plan_create(const danaus_nufft_desc *desc, danaus_nufft_plan **plan);
 DANAUS_API void danaus_nufft_plan_destroy(danaus_nufft_plan *plan); /* NULL is fine */
 
-/* numbers are c[M] and modes F[N], complex, of the plan's type; they do not overlap. */
+/* numbers are c[M] and modes are F[N], complex and in the plan's type; they do not overlap. */
 DANAUS_API danaus_status
 danaus_nufft_type1(danaus_nufft_plan *plan, const void *numbers, void *modes);
 DANAUS_API danaus_status
