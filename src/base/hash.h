@@ -1,5 +1,5 @@
-/* A hash of 128 bits of any bytes, by which pieces of data are told apart; it finds damage,
-   not intent. Start with DN_HASH_START and add piece after piece: where one ends counts. */
+/* A hash of 128 bits that tells pieces of data apart. It finds damage, not intent. Start with
+   DN_HASH_START and add piece after piece; the lengths of pieces count. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_HASH_H
 #define DN_BASE_HASH_H

@@ -1,9 +1,9 @@
-/* An element type holds numbers of another one if, with fl(x) the number that is stored,
+/* An element type holds numbers x of another type if the stored numbers fl(x) satisfy
 
        ||x - fl(x)|| <= u ||x||   and every fl(x) is finite where x is,
 
-   where u is the type's unit roundoff. Numbers in the normal range satisfy that one by one;
-   a number below it may lose more, and only counts where larger ones are few. */
+   where u is the type's unit roundoff. Each number in the normal range satisfies this. A
+   number below the range may lose more, which matters only if few numbers are larger. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/holds.h"
 

@@ -1,5 +1,5 @@
-/* Aligned allocation, with a seam for making it fail. Large blocks ask for huge
-   pages: products walk through memory in long strides, a page a step. */
+/* Aligned allocation, which tests can make fail. Large blocks ask for huge pages:
+   products walk through memory in long strides, one page a step. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 

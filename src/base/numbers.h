@@ -1,4 +1,4 @@
-/* Small integers: the lesser, the greater, divisions and multiples rounded up, ranges. */
+/* Small functions of integers: minimum, maximum, division and multiples rounded up, ranges. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_NUMBERS_H
 #define DN_BASE_NUMBERS_H

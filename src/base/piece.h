@@ -1,4 +1,4 @@
-/* Arrays of a caller's that must not share memory. */
+/* Arrays of the caller that must not overlap. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_PIECE_H
 #define DN_BASE_PIECE_H

@@ -1,5 +1,5 @@
-/* What a path leads to: links are followed one by one, since those of /proc lead to what a
-   process has open and not to a name. */
+/* What a path leads to. Links are followed one by one, because a link in /proc leads to an open
+   file and not to a name. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/place.h"
 

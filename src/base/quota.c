@@ -5,11 +5,11 @@
    1         N:cpu,cpuacct:GROUP                     cpu.cfs_quota_us (-1: none) and
                                                      cpu.cfs_period_us
 
-   and in bytes of memory memory.max ("max": none) or, of N:memory:GROUP,
+   Memory is limited by memory.max in bytes ("max": none) or, for N:memory:GROUP, by
    memory.limit_in_bytes.
 
    /proc/self/mountinfo says where the folders of groups are mounted, and which group is
-   seen there. All groups above one's own limit it, too. */
+   seen there. All groups above a process's own group limit it too. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/quota.h"
 

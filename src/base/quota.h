@@ -1,4 +1,4 @@
-/* The processors' time and the memory that control groups grant this process. */
+/* The processor time and the memory that control groups grant this process. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_QUOTA_H
 #define DN_BASE_QUOTA_H

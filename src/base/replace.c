@@ -1,6 +1,6 @@
-/* Writing a file in one step: a new file beside the old one, flushed to the disk, then renamed
-   over it. The new file has no name while it is written, where the file system has such files
-   (O_TMPFILE). Its name, once it has one, stands in a table until it is renamed. */
+/* Writing a file in one step: a new file beside the old one is flushed to the disk and then
+   renamed over it. Where the file system allows it (O_TMPFILE), the new file has no name while
+   it is written. Its name, once it has one, is in a table until it is renamed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/replace.h"
 

@@ -1,4 +1,4 @@
-/* Writing a file: one that is named appears complete or not at all. */
+/* Writing a file so that it appears complete or not at all. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_REPLACE_H
 #define DN_BASE_REPLACE_H

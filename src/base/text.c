@@ -1,4 +1,4 @@
-/* Text: a bounded writer, and pieces of text that is being read. */
+/* Text: a bounded writer, and spans of text to read. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 

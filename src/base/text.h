@@ -1,5 +1,5 @@
-/* Text: a bounded writer that counts what does not fit, like snprintf, and pieces of
-   text that is being read. */
+/* Text: a bounded writer that counts what does not fit, like snprintf, and spans of text to
+   read. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_TEXT_H
 #define DN_BASE_TEXT_H

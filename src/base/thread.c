@@ -4,9 +4,9 @@
    loops of one product follow each other quickly, and then sleep. A loop ends when
    its tasks are done: it does not wait for workers that slept through it.
 
-   A process that fork() made has none of its parent's threads, and the locks as they
-   were. Its number of forks is one more than what pools and locks remember: these are
-   then begun anew when they are next used. */
+   A process after fork() has none of its parent's threads, and locks in the state that they
+   had. Pools and locks remember the number of forks. Where it has grown, they are created
+   anew when they are next used. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread.h"
 

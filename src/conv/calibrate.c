@@ -1,9 +1,10 @@
-/* Calibration: the constants of the model that come nearest to what windows of many
-   lengths take on this machine.
+/* Calibration: the constants of the cost model that best fit the times of windows of many
+   lengths on this machine.
 
    Window i has amounts a[i][j] of term j and took t[i] seconds. The constants u[j] >= 0
    minimise sum over i of (sum over j of a[i][j] u[j] / t[i] - 1)^2, one constant at a
-   time, around what is built in: what the lengths do not tell stays there. */
+   time, starting from the built-in values. Constants that the times do not determine keep
+   those values. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

@@ -1,5 +1,5 @@
-/* How a row is cut into windows, and these into radices: by the tuning table, by the
-   model, or by measuring what the model likes. */
+/* Chooses how a row is cut into windows and windows into radices: by the tuning table, by
+   the cost model, or by measuring the model's best cuts. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/choose.h"
 

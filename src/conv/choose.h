@@ -1,5 +1,5 @@
-/* How the cut of a convolution is chosen, and the model of what it costs: docs/conv.md
-   (8). A window has so much of each term, and a term has a time. */
+/* The choice of a convolution's cut, and the model of its cost: docs/conv.md (8). A window has
+   an amount of each term, and each term has a time. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CONV_CHOOSE_H
 #define DN_CONV_CHOOSE_H

@@ -1,4 +1,4 @@
-/* Gradients of convolutions: what is asked for, checked, and what products it is. With
+/* Gradients of convolutions: checks of the arguments, and the products that compute them. With
    p = gate_in u, c = k (*) p + skip p and y = gate_out c (docs/conv.md (9)):
 
        dgate_out = dy c,       dp[t] = sum over lags s of k[s] (gate_out dy)[t + s],

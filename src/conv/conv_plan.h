@@ -1,4 +1,4 @@
-/* What plans and spectra of convolutions are, and the checks of their operands. */
+/* The inside of plans and spectra of convolutions, and the checks of their operands. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CONV_CONV_PLAN_H
 #define DN_CONV_CONV_PLAN_H

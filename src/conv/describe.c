@@ -1,5 +1,5 @@
-/* What a convolution runs and why: the cut, its terms by the model, and the cuts that
-   the model likes next. */
+/* Describes what a convolution runs and why: the cut, its terms by the cost model, and the
+   model's next best cuts. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

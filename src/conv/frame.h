@@ -1,6 +1,6 @@
-/* How rows are convolved, in numbers that every backend needs: what a kind of convolution
-   reaches, the windows that rows are cut into, filters as windows, the frequencies that
-   sparse spectra keep, and what is due in streams (docs/conv.md). */
+/* The numbers of a convolution that every backend needs: the reach of each kind of
+   convolution, the windows of rows, filters as windows, the frequencies that sparse spectra
+   keep, and the work that is due in streams (docs/conv.md). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CONV_FRAME_H
 #define DN_CONV_FRAME_H

@@ -1,13 +1,14 @@
-/* The Hyena operator: plans, workspaces, and what is run. With z of the short convolutions,
-   v_0, ..., v_{order-1}, and p_o = x_{order-1-o} v_o (danaus/conv.h), and dc_o the gradient
-   that reaches convolution o, dc_{order-2} = x_0 dy and else dv_{o+1}:
+/* The Hyena operator: plans, workspaces and calls. z, v_0, ..., v_{order-1} and p_o =
+   x_{order-1-o} v_o are as in danaus/conv.h. dc_o is the gradient at the output of convolution
+   o: dc_{order-2} = x_0 dy, and dc_o = dv_{o+1} otherwise. Then
+
 
        dx_0 = dy c_{order-2},    dv_o = x_{order-1-o} dp_o,    dx_{order-1-o} = v_o dp_o,
 
    where c_o = v_{o+1}, and dp_o and the gradients of filters are those of a convolution
-   (docs/conv.md (9)). All of these are products and sums of src/conv, with z and dz as arrays
-   of groups; the gradients of u and of the short filters are those of few taps. Packed
-   sequences are one member of a batch, as long as all columns. */
+   (docs/conv.md (9)). Calls of src/conv compute all of these, with z and dz as arrays of
+   groups. The gradients of u and of the short filters are those of a short convolution.
+   Packed sequences are one member of a batch, as long as all columns. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

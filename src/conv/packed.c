@@ -1,6 +1,6 @@
-/* Plans and calls of packed sequences: classes of lengths, each with a transform of its own;
-   offsets, and the jobs that sequences become (docs/conv.md, "Packed sequences"). A sequence falls into
-   the shortest class that is long enough, whatever else is in the call. */
+/* Plans and calls of packed sequences: classes of lengths, each with its own transform;
+   offsets; and the jobs that compute sequences (docs/conv.md, "Packed sequences"). A sequence
+   belongs to the shortest class that is long enough, whatever else is in the call. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

@@ -1,4 +1,4 @@
-/* Convolutions of few taps and their gradients: what is asked for, checked. */
+/* Short convolutions and their gradients: checks of the arguments. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

@@ -1,4 +1,4 @@
-/* Spectra: filters transformed for a plan, in the order that its transform leaves. */
+/* Spectra: filters transformed for a plan, in the order of its transform's results. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

@@ -1,15 +1,14 @@
-/* Streams: what is asked for, checked, and what is due when.
+/* Streams: checks of the arguments, and which work is due when.
 
-   Taps below STREAM_HEAD are summed directly. Level l works in blocks of b = 64 4^l
-   numbers on the taps from b on, up to 4 b or, the last one, to the end, in parts of b
-   taps: when a block is complete, at time p, the window of the last 2 b numbers is
-   transformed, and
+   Taps below STREAM_HEAD are summed directly. Level l works in blocks of b = 64 4^l numbers.
+   It has the taps from b up to 4 b, the last level those up to the end, in parts of b taps.
+   When a block is complete, at time p, the window of the last 2 b numbers is transformed, and
 
        y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,              (11)
 
-   where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b, so
-   only numbers before p are met: y of the next block is ready before it is asked for.
-   Products with windows of the past are made while the block fills. */
+   where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b and needs
+   only numbers before p, so y of the next block is ready in time. Products with past windows
+   are computed while the block fills. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 

@@ -1,4 +1,4 @@
-/* Convolutions of zeros, to be timed. */
+/* Convolutions of zeros, for timing. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/choose.h"
 

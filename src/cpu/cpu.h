@@ -1,11 +1,11 @@
 /* The CPU: what its driver (run.c, once) and its kernels (kernels.c, once for
-   each instruction set) know of each other.
+   each instruction set) share.
 
-   A kernel makes a part: some blocks (i, j), some tiles of rows r and some
-   columns s of y = K x. Operands are views, so that a step may read one layout
-   and write another. Between the steps of a chain vectors lie in the type
-   of sums, a slab of columns wide: in panels (batch-last), or in lines
-   (batch-first) where a step works along lines. */
+   A kernel computes a part: some blocks (i, j), some tiles of rows r and some
+   columns s of y = K x. Operands are views, so a step may read one layout and
+   write another. Between the steps of a chain, vectors have the type of sums and
+   are a slab of columns wide: in panels (batch-last), or in lines (batch-first)
+   where a step works along lines. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CPU_CPU_H
 #define DN_CPU_CPU_H

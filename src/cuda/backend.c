@@ -1,8 +1,8 @@
 /* NVIDIA GPUs as devices "cuda:0", "cuda:1", ...: opening, copies.
 
-   A device uses the primary context of its GPU, as PyTorch and the CUDA runtime do, so
-   that memory and streams of theirs can be used here. Every call makes that context
-   current and restores the caller's. */
+   A device uses the primary context of its GPU, like PyTorch and the CUDA runtime, so their
+   memory and streams can be used here. Every call makes that context current and then restores
+   the caller's. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

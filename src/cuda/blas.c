@@ -1,6 +1,6 @@
-/* Products by cuBLAS, which is opened when the first device is. The devices of a GPU have one
-   handle, which one thread uses at a time; the workspace is scratch of a call, so that calls
-   neither allocate nor wait. */
+/* Products by cuBLAS, which is opened with the first device. The devices of a GPU share one
+   handle, which one thread uses at a time. The workspace is scratch of a call, so calls neither
+   allocate nor wait. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/blas.h"
 

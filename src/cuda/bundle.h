@@ -1,6 +1,6 @@
 /* Many compiled kernels in one file: a head, an index sorted by key, and the images. The
-   index is checked when the file is opened, an image when it is taken. docs/formats.md has
-   the format. */
+   index is checked when the file is opened, and an image when it is loaded. docs/formats.md
+   has the format. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_BUNDLE_H
 #define DN_CUDA_BUNDLE_H

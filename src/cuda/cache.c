@@ -1,5 +1,5 @@
-/* Compiled kernels kept on the disk. A file is a head and the image; the head repeats
-   the key, holds the image's size and hash, and says for what it was compiled. */
+/* Compiled kernels kept on the disk. A file is a head and the image. The head has the key,
+   the image's size and hash, and the architecture that it was compiled for. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cache.h"
 

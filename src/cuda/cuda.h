@@ -1,4 +1,4 @@
-/* The CUDA backend: what its files know of each other. */
+/* The CUDA backend: what its files share. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_CUDA_H
 #define DN_CUDA_CUDA_H

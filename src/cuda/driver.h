@@ -1,5 +1,5 @@
-/* The few parts of NVIDIA's driver that danaus uses, found when they are first needed.
-   Nothing of CUDA is needed to build. */
+/* The few functions of NVIDIA's driver that danaus uses, found when they are first needed. The
+   build needs no part of CUDA. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_DRIVER_H
 #define DN_CUDA_DRIVER_H

@@ -1,5 +1,5 @@
-/* Making the weight gradient of a factor as planned: parts dw[slab] of sums over the
-   columns of a slab. And sums of parts, in the order of slabs, of all factors at once. */
+/* Computes the weight gradient of a factor as planned: parts dw[slab], sums over the columns of
+   a slab; and sums of parts in the order of slabs, for all factors at once. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
 

@@ -1,5 +1,5 @@
-/* The energy counter of a GPU, from NVIDIA's management library (NVML), which comes with
-   the driver and is opened when it is first asked. */
+/* The energy counter of a GPU, from NVIDIA's management library (NVML), which comes with the
+   driver and is opened at the first use. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

@@ -1,11 +1,11 @@
-/* Products by cublasLt that end with what follows them: activation(c + bias), or
-   residual + c + bias, before sums are rounded, in the same launch.
+/* Products by cublasLt that compute activation(c + bias), or residual + c + bias, before sums
+   are rounded, in the same launch.
 
-   Which of its algorithms makes a product is asked once and kept in a table of the GPU. It
-   is asked for operands that are aligned to so many bytes, at most 16, so that the answer,
-   and with it the order of sums, is the same wherever they lie further apart. Parts of a sum
-   meet in f32, in a workspace, always in the same order; short sums of small products
-   have no workspace, since the library's choice would cut them, too, and be slower. */
+   The library is asked once which algorithm computes a product, and a table of the GPU keeps the
+   answer. The question names the alignment of operands, at most 16 bytes, so the answer and
+   the order of sums do not depend on their addresses otherwise. Parts of a sum are added in f32
+   in a workspace, always in the same order. Short sums of small products have no workspace: the
+   library would cut them too and be slower. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/blas.h"
 

@@ -1,13 +1,13 @@
 /* Gradients of a chain: forward through the factors, back through the adjoints, weight
    gradients between.
 
-   x_0 = x, x_1 = K x_0, ... lie in scratch in the type of x. Sums over the batch are
-   made in slabs of columns, as many as fill the GPU, and the slabs added up in their
-   order: the same bits on every run. The slabs of all factors, and of the bias, wait to be
-   added up by one launch, as long as they are no more than a second cache holds.
+   x_0 = x, x_1 = K x_0, ... are in scratch in the type of x. Sums over the batch are computed
+   in slabs of columns, as many as fill the GPU, and slabs are added up in order: the same bits
+   on every run. One launch adds up the slabs of all factors and of the bias, as long as they
+   fit in the second cache.
 
-   For small operands, launches take longer than their work. The graph then has two branches:
-   x_1, ... and the gradients of the last step, and what comes back from there. */
+   With small operands, launches take longer than their work. The graph then has two branches:
+   x_1, ... with the gradients of the last step, and the way back through the adjoints. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
 

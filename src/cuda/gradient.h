@@ -1,5 +1,5 @@
-/* Gradients on a GPU: dw.c makes weight gradients as gpu/gradient/dw.h plans them, gradient.c runs
-   chains back. */
+/* Gradients on a GPU: dw.c computes weight gradients as gpu/gradient/dw.h plans them, and
+   gradient.c runs chains backward. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_GRADIENT_H
 #define DN_CUDA_GRADIENT_H

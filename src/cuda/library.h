@@ -1,4 +1,4 @@
-/* Libraries of NVIDIA's, opened when they are first needed. */
+/* NVIDIA's libraries, opened when they are first needed. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_LIBRARY_H
 #define DN_CUDA_LIBRARY_H

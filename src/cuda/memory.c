@@ -1,15 +1,13 @@
 /* Memory of a GPU, streams, and their scratch.
 
-   Memory comes from the GPU's pool, and goes back to it, in the order of a stream, so that
-   neither waits for work of others; drivers without pools wait. What is freed is given
-   back on a stream of the GPU's own that waits there for events: one for each stream of each
-   device. While one of those streams is captured it has no events, and what is freed
-   waits in a list.
+   Memory is allocated from the GPU's pool and freed to it in the order of a stream, so neither
+   waits for other work; drivers without pools wait. Memory is freed on a stream of the GPU's
+   own, which waits for an event of each stream of each device. A stream that is being captured
+   has no events: freed memory then waits in a list.
 
-   Scratch belongs to a stream: a device has a place for each of the latest few. Two
-   streams never share it, unless it is lent: then the later one waits for the former. What
-   was handed out while a graph of the caller's was captured is kept until the device
-   closes. */
+   Scratch belongs to a stream: a device keeps scratch for each of its latest few streams. Two
+   streams share only lent scratch, and then the later stream waits for the earlier one. Scratch
+   that was handed out while the caller captured a graph is kept until the device closes. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

@@ -1,4 +1,4 @@
-/* Models' operations on a GPU: each is a launch, or one for each so many sequences. */
+/* Models' operations on a GPU: each is one launch, or one for every so many sequences. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 #include "device/nn.h"

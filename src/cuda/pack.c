@@ -1,5 +1,5 @@
-/* Packing weights that lie in the device's memory, by rows for that (gpu/product/ks_pack.c). Maps
-   are made once for each kernel and problem, and shared by all devices of a GPU. */
+/* Packs weights that are in device memory, by the rows of gpu/product/ks_pack.c. Maps are made
+   once for each kernel and problem, and all devices of a GPU share them. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

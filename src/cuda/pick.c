@@ -1,4 +1,4 @@
-/* Numbers in another order on a GPU: one launch of pick.cu. */
+/* Moves numbers into another order on a GPU: one launch of pick.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 #include "gpu/nn/nn.h"

@@ -1,6 +1,6 @@
-/* Making ready what steps can run: all functions that they use are compiled at once, on as
-   many threads as there are, and loaded, or left in a file until they are met. Rows that do
-   not compile here are refused. */
+/* Prepares what steps can run. All functions that they use are compiled together on all
+   threads, and are loaded, or left in a file until a call needs them. Rows that do not compile
+   here are refused. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

@@ -1,6 +1,6 @@
-/* From a row and a problem to a function on the device. A use is what one function is made
-   of, and its hash is what it is known by: in the memory of the GPU, and on the disk. What
-   a call needs is found by row and problem, without its use. */
+/* From a row and a problem to a function on the device. A use is all that one function is
+   compiled from. Its hash identifies the function in the GPU's memory and on the disk. A call
+   finds its function by row and problem, without the use. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

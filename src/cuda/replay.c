@@ -1,9 +1,9 @@
-/* Calls that come again. A launch costs the processor some 3 us, a call of cuBLAS 7, and a
-   graph of all that a call does 1. A call that has come often enough with the same
-   arguments is captured in a graph, on a stream of the device's own, and later ones launch
-   that; capturing costs as much as 30 launches. Calls that differ in their operands have a
-   graph too (a form), if all that they do is launches of ours, which are given their
-   arguments before: 0.2 to 0.4 us for each, and 0.5 more when it is launched. */
+/* Repeated calls. A launch costs the processor about 3 us, a call of cuBLAS 7 us, and a graph
+   of all the launches of a call 1 us. A call that was made often enough with the same arguments
+   is captured in a graph, on a stream of the device's own, and later calls launch the graph.
+   Capturing costs as much as 30 launches. Calls with other operands share a graph too (a form),
+   if they consist only of our own launches. The arguments of these are set before: 0.2 to
+   0.4 us for each, and 0.5 us more when the graph is launched. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

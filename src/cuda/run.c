@@ -1,5 +1,5 @@
-/* Products with chains: step after step on the device's stream. Vectors between steps
-   lie in scratch, in the type of x and y. */
+/* Products with chains: step after step on the device's stream. Vectors between steps are in
+   scratch, in the type of x and y. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
 

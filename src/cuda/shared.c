@@ -1,5 +1,5 @@
-/* What all devices on one GPU share: its context, facts about it, compiled kernels, a
-   handle of cuBLAS and the tuning table. It is there as long as one of them is open. */
+/* What all devices on one GPU share: its context, facts about it, compiled kernels, a handle
+   of cuBLAS and the tuning table. It exists as long as one of them is open. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

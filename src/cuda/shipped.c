@@ -1,5 +1,5 @@
-/* Bundles that this process looks into before anything else: those that DANAUS_KERNELS
-   names, then those that danaus_kernels_use was given. They stay mapped until it ends. */
+/* Bundles that this process searches first: those that DANAUS_KERNELS names, then those of
+   danaus_kernels_use(). They stay mapped until the process ends. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/bundle.h"
 

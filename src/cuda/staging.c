@@ -1,6 +1,6 @@
-/* Large arrays of the host's on their way to a GPU. A copy engine reads memory that cannot
-   move; what can, a driver brings to such memory with one thread, at a sixth of the engine's
-   rate. Here several threads do, a part at a time, while the engine copies the part before. */
+/* Copies of large host arrays to a GPU. A copy engine reads only pinned memory. From pageable
+   memory a driver copies to pinned memory with one thread, at a sixth of the engine's rate.
+   Here several threads do that, a part at a time, while the engine copies the part before. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 

@@ -1,5 +1,5 @@
-/* Seconds of work by the device's own clock: between two events, after other data have
-   been read through the second cache, as a layer of a large network finds it. */
+/* Seconds of work by the device's own clock, between two events. Other data are first read
+   through the second cache, so that it is as a layer of a large network finds it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
 

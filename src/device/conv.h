@@ -1,10 +1,10 @@
-/* The seam of convolutions, and what stands on its two sides.
+/* The contract of convolutions between src/conv and backends.
 
-   src/conv owns what every backend needs: the checks of arguments; how far a kind reaches
-   and the windows that rows are cut into (conv_frame); the choice of a cut by table, model
-   or measurement, its description, and the calibration of the model; the algebra of
-   gradients (conv_job); which numbers sparse spectra keep; what a stream does when.
-   A backend gives kernels, and says what a cut asks of its device:
+   src/conv has what every backend needs: checks of arguments; the reach of each kind and the
+   windows of rows (conv_frame); the choice of a cut by table, model or measurement, its
+   description, and the calibration of the model; the algebra of gradients (conv_job); which
+   numbers sparse spectra keep; and when a stream does which work. A backend has kernels, and
+   says how much work a cut is on its device:
 
    member       the CPU                                a GPU
    kernel       one for each storage type              one for each storage type
@@ -25,7 +25,7 @@
    few_taps     direct sums, in segments               direct sums, in tiles
    stream_*     a thread takes channels                direct sums, a segment of taps a thread
 
-   Members may be NULL: what needs them is unsupported on that device. */
+   Members may be NULL: operations that need them are unsupported on that device. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_DEVICE_CONV_H
 #define DN_DEVICE_CONV_H

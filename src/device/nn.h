@@ -1,7 +1,7 @@
-/* What models need of a device beside products and convolutions. Rows are
-   [rows][width], one for each token; all arrays are device memory. Where an operation has a
-   dtype, that is the type of what is `void` in it, f32 (0), f16 or bf16, which is rounded
-   once; all else is f32, and so are sums. A CPU has f32 alone. */
+/* Operations of models beside products and convolutions. Rows are [rows][width], one for each
+   token; all arrays are device memory. The dtype of an operation, f32 (0), f16 or bf16, is the
+   type of its `void` arrays, and results are rounded to it once. All other numbers and sums
+   are f32. A CPU has only f32. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_DEVICE_NN_H
 #define DN_DEVICE_NN_H

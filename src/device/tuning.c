@@ -1,5 +1,5 @@
-/* The table of what was measured: a hash table from the question, with batch and rows
-   rounded to powers of two, to the answer. */
+/* The tuning table: a hash table from a problem, with batch and rows rounded to powers of two,
+   to its measured answer. */
 // SPDX-License-Identifier: Apache-2.0
 #include "device/tuning.h"
 

@@ -1,7 +1,7 @@
-/* The table of what was measured on one device: for a product, a kernel and its time;
-   for a convolution, how its rows are cut, and its time; and the constants of the model
-   of convolutions. As a file it is CSV text; docs/formats.md has the format. Threads may
-   share a table. */
+/* The tuning table of one device, its measurements: for a product, a kernel and its time; for
+   a convolution, a cut of its rows and its time; and the constants of the cost model of
+   convolutions. As a file it is CSV text; docs/formats.md has the format. Threads may share a
+   table. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_DEVICE_TUNING_H
 #define DN_DEVICE_TUNING_H

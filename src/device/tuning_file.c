@@ -1,8 +1,8 @@
 /* Tuning tables as files: CSV text in sections (tuning_rows.c), each with a line of
    column names and a row for each measurement.
 
-   A row begins with what was measured where: backend, machine, instruction set and
-   threads. Fields hold neither commas nor quotes. */
+   A row begins with the place of the measurement: backend, machine, instruction set and
+   threads. Fields have neither commas nor quotes. */
 // SPDX-License-Identifier: Apache-2.0
 #include "device/tuning_table.h"
 

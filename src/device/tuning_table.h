@@ -1,5 +1,5 @@
-/* The inside of a tuning table, for the files that make it: tuning.c holds rows,
-   tuning_rows.c knows their text, tuning_file.c reads and writes files. */
+/* The inside of a tuning table, for its files: tuning.c has the rows, tuning_rows.c their
+   text, and tuning_file.c reads and writes files. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_DEVICE_TUNING_TABLE_H
 #define DN_DEVICE_TUNING_TABLE_H

@@ -1,4 +1,4 @@
-/* Views of weights, and the numbers that they show. */
+/* Views of weights, and reading numbers through them. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "device/backend.h"

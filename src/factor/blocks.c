@@ -1,4 +1,4 @@
-/* What happens in all blocks of a chainable pair at once.
+/* Operations on all blocks of a chainable pair at once.
 
    Let p1 p2 = (a, b, c, d), G = a2 / a1, H = d1 / d2 and r the block rank. For
    i < a, j < d, g < G, e < H (docs/ks.md, equation 10)
@@ -7,9 +7,9 @@
        X[i, e d + j, k, g r + t] = u[k, t]
        Y[i G + g, j, t H + e, m] = v[t, m]
 
-   No two blocks share an entry of T, X or Y, so they are independent tasks. They are
-   cut into at most CHUNKS chunks, whatever the number of threads; sums are made in a
-   chunk and then over chunks, so that results do not depend on it either. */
+   No two blocks share an entry of T, X or Y, so they are independent tasks. They are cut into
+   at most CHUNKS chunks, whatever the number of threads. Sums run within a chunk and then over
+   chunks, so results do not depend on the number of threads. */
 // SPDX-License-Identifier: Apache-2.0
 #include "factor/blocks.h"
 

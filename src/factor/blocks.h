@@ -1,5 +1,5 @@
-/* Factors as arrays of dense blocks, and what happens in all blocks of a chainable
-   pair at once (docs/ks.md, section 3).
+/* Factors as arrays of dense blocks, and operations on all blocks of a chainable pair at once
+   (docs/ks.md, section 3).
 
    Work arrays hold f64 or pairs of f64 in the order t[a][d][b][c]: each of the a d
    blocks of a factor is one row-major b x c matrix. */

@@ -1,6 +1,5 @@
-/* Factors in work order times many columns, and what least squares in one factor
-   needs. Arrays are [rows][count]; they never overlap; `at` has room for what is
-   written to it. */
+/* Products of factors in work order with many columns, and the operations of least squares in
+   one factor. Arrays are [rows][count] and never overlap; `at` has room for the results. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_FACTOR_COLUMNS_H
 #define DN_FACTOR_COLUMNS_H

@@ -1,9 +1,9 @@
-/* The best chain of many for a matrix, a budget and what the layer sees.
+/* The best of many chains for a matrix, a budget and a layer's inputs.
 
-   Families of two factors have p groups of columns and q of rows, and the largest block
-   rank that the budget allows. All candidates are fitted to the same sums over samples,
-   first with one pass over the factors; those within SLACK of the best, FINALISTS at
-   most, then get the passes that were asked for. */
+   Families of two factors have p groups of columns and q groups of rows, and the largest block
+   rank that the budget allows. All candidates are fitted to the same sums over samples, first
+   with one pass over the factors. Those within SLACK of the best, at most FINALISTS, then get
+   the requested passes. */
 // SPDX-License-Identifier: Apache-2.0
 #include "danaus/factorize.h"
 

@@ -1,5 +1,5 @@
-/* For two groups the best exchanges of a class are found by sorting: those whose costs fall
-   most on one side with those whose costs fall most on the other. */
+/* For two groups, sorting finds the best exchanges of a class: the members of each group whose
+   costs would fall most change places with each other. */
 // SPDX-License-Identifier: Apache-2.0
 #include "factor/exchange.h"
 

@@ -1,4 +1,4 @@
-/* Factorization that goes on from factors that are there. */
+/* Factorization that starts from given factors. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_FACTOR_FACTORIZE_H
 #define DN_FACTOR_FACTORIZE_H

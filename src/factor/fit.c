@@ -7,9 +7,8 @@
    (p = q for squares, q >= p for tall, q <= p for wide matrices); otherwise the
    cheapest chain would be a matrix of rank one.
 
-   For every L the rank is as large as the budget allows, and among these chains the
-   one is taken that keeps most of a matrix of independent Gaussian entries
-   (equation 8). */
+   For every L the rank is as large as the budget allows. The function takes the chain that
+   keeps most of a matrix of independent Gaussian entries (equation 8). */
 // SPDX-License-Identifier: Apache-2.0
 #include "factor/fit.h"
 

@@ -1,15 +1,14 @@
-/* Permutations in which a matrix is near to a chain of two factors.
+/* Permutations that bring a matrix near to a chain of two factors.
 
-   The chain's q groups of rows and p groups of columns make p q blocks of rank r. In turns
-   rows and columns trade groups (exchange.h): a row costs a group the energy that is left of
-   it beside the group's subspaces, which are those of the blocks as they are. That is
-   k-subspaces with groups of fixed size, and stops early: a row's own entries draw the
-   subspaces of its group to it. So the first rounds count what a row costs its own group
-   when it has no part in the subspace. With b = u s v the residual of one of its rows grows by
-   1 / (1 - |u_row|^2)^2 (leave-one-out, as in cross-validation of least squares). Where
-   these rounds end, some members trade places at random and they begin again, from the best
-   labels that were met. Those go into rounds without the correction at last, in which no
-   step raises the error. */
+   The chain's q groups of rows and p groups of columns make p q blocks of rank r. Rows and
+   columns in turn trade groups (exchange.h). The cost of a row in a group is its energy outside
+   the group's subspaces, those of the present blocks. This is k-subspaces with groups of fixed
+   size. It stops early, because a row's own entries draw the subspaces of its group to it. So
+   the first rounds use the cost of a row in its own group without its part in the subspace:
+   with b = u s v the residual of a row grows by 1 / (1 - |u_row|^2)^2 (leave-one-out, as in
+   cross-validation of least squares). When these rounds end, some members trade places at
+   random, and the rounds start again from the best labels so far. The last rounds have no
+   correction and start from the best labels; none of their steps raises the error. */
 // SPDX-License-Identifier: Apache-2.0
 #include "danaus/factorize.h"
 

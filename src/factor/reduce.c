@@ -1,9 +1,9 @@
-/* As few numbers as a chain has degrees of freedom.
+/* Writes a chain with as few numbers as it has degrees of freedom.
 
-   In every block u v of a split (blocks.h) any invertible matrix may go from v to u. With
-   the r columns of v that a QR factorization with pivoting takes first, v = b (I c) P^T and
-   u v = (u b) (I c) P^T: r^2 numbers of v are those of the identity. Splits are taken from
-   the last to the first, so that a factor's rows change before its columns are final. */
+   In every block u v of a split (blocks.h) any invertible matrix may move from v to u. The r
+   columns of v that a QR factorization with pivoting takes first give v = b (I c) P^T and
+   u v = (u b) (I c) P^T: r^2 numbers of v are those of the identity. Splits are taken from the
+   last to the first, so a factor's rows change before its columns are final. */
 // SPDX-License-Identifier: Apache-2.0
 #include "danaus/factorize.h"
 

@@ -1,4 +1,4 @@
-/* What must be known of a dense matrix before it is factorised. */
+/* Facts about a dense matrix that its factorization needs. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_FACTOR_SURVEY_H
 #define DN_FACTOR_SURVEY_H

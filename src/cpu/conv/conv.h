@@ -1,13 +1,13 @@
 /* Convolutions on the CPU: what the driver (run.c, filter.c), the tables (tables.c)
-   and the kernels (kernels.c, once for each instruction set) know of each other.
+   and the kernels (kernels.c, once for each instruction set) share.
 
    A row is cut into windows of 2 n real numbers x. A window is the polynomial
    z = sum of (x[j] + i x[n + j]) Z^j, j < n, in which a product of windows mod Z^2n + 1
    is a product mod Z^n - i (docs/conv.md (2)). Passes of radix R evaluate z: one splits
    every block mod Z^(R m) - c^R into R blocks mod Z^m - c w^p, w = e^(2 pi i / R), p < R,
-   and block b of a pass is the digits p of the passes before it, the first one slowest.
-   The first `outer` passes run in strips of columns, through a buffer, so that memory is
-   met once; the blocks that they leave lie in a part of the second cache.
+   and the digits of block b of a pass are the p of the passes before it, the first one
+   slowest. The first `outer` passes run in strips of columns through a buffer, so that memory
+   is read and written once. The blocks that they leave fit in a part of the second cache.
 
    Complex numbers lie vector by vector: VL real parts, then VL imaginary parts. */
 // SPDX-License-Identifier: Apache-2.0

@@ -2,9 +2,10 @@
 
        dk[s] = sum over rows and t of dy[t] x[t - s],
 
-   as the product of the spectrum of dy and the conjugate of x's. Rows are summed in parts
-   that depend on the problem alone, so that threads change no bit: several parts where
-   filters are few, else one, which its thread takes back at once. */
+   as the product of the spectrum of dy and the conjugate spectrum of x. Rows are summed in
+   parts that depend only on the problem, so results do not depend on threads. Few filters have
+   several parts each. Otherwise a filter has one part, and its thread transforms it back at
+   once. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 

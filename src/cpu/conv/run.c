@@ -1,6 +1,6 @@
-/* Convolutions on the CPU: rows and their windows over threads, and, where rows are
-   few and long, the strips and blocks of one window. Every window is computed by the
-   same arithmetic wherever it falls: results do not depend on threads or batch. */
+/* Convolutions on the CPU: threads share rows and their windows or, where rows are few and
+   long, the strips and blocks of one window. Every window is computed by the same arithmetic,
+   so results do not depend on threads or batch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 

@@ -1,8 +1,8 @@
-/* Rows and filters of any size. A transform sums as many numbers as a window has, so it may leave
-   the range of its type where no number of u, k or y does. The processor notes that. Such
-   windows are transformed again, of numbers times a power of two, and their results are
-   multiplied by its inverse. Powers of two round nothing: results have the bits that they would have
-   without a limit of the exponents (docs/conv.md, "Range"). */
+/* Rows and filters of any magnitude. A transform sums all numbers of a window, so it may leave
+   the range of its type even if u, k and y do not. The processor's flags show that. Such a
+   window is transformed again after multiplication by a power of two, and its results are
+   multiplied by the inverse. Powers of two round nothing: results have the bits that they would
+   have with unlimited exponents (docs/conv.md, "Range"). */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "cpu/conv/loop.h"

@@ -1,17 +1,17 @@
-/* Convolutions with few taps and their gradients: direct sums, on segments that pass
-   through scratch in the type of sums. With y[t] = bias + sum of k[s] u[t + shift - s]:
+/* Short convolutions and their gradients: direct sums on segments, which pass through scratch
+   in the type of sums. With y[t] = bias + sum of k[s] u[t + shift - s]:
 
        du[t] = sum over s of k[s] dy[t - shift + s],
        dk[s] = sum over batch and t of dy[t] u[t + shift - s],    dbias = sum of dy.
 
-   Both are a job that takes rows x, u or dy, to rows y, y or du, by taps: du is a
-   convolution with the reversed taps and shift taps - 1 - shift. Channels first, vectors
-   run along the row; channels last, along the channels of a row of memory. x is read once,
-   with the taps - 1 neighbours that it needs, through scratch at the ends of rows and where
-   types are converted, and all that is made of it is made while it is in the first
-   cache. Gradients of taps are summed in tasks of one channel, or of some channels where
-   they lie last, and of a part of the batch's segments; parts depend on the problem alone
-   and are added in order, so threads change no bit. */
+   y and du are the same job: it takes rows x (u or dy) to rows y (y or du) by taps. du is a
+   convolution with the reversed taps and shift taps - 1 - shift. Channels first, vectors run
+   along the row; channels last, along the channels of a row of memory. A segment of x is read
+   once, with the taps - 1 neighbours that it needs, and all results from it are computed while
+   it is in the first cache. It passes through scratch at the ends of rows and where types are
+   converted. Gradients of taps are summed in tasks of one channel (channels last: of some
+   channels) and a part of the batch's segments. Parts depend only on the problem and are added
+   in order, so results do not depend on threads. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 

@@ -1,8 +1,8 @@
-/* Sparse spectra: which values count, and which blocks of a transform hold none.
+/* Sparse spectra: which values count, and which blocks of a transform have none.
 
-   A block that passes of radix R_1, R_2 ... leave, with the digits p,
-   holds the frequencies f = p_1 + R_1 p_2 + R_1 R_2 p_3 ... mod the number of blocks,
-   so that blocks drop out early where the axes begin. */
+   After passes of radix R_1, R_2 ... the block with the digits p has the frequencies
+   f = p_1 + R_1 p_2 + R_1 R_2 p_3 ... mod the number of blocks. So the first axes of a
+   sparse spectrum remove blocks in the first passes. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
 

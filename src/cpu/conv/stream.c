@@ -1,6 +1,6 @@
-/* Streams on the CPU: transforms and products of what is due (conv/stream.c). Numbers below the
-   normal ones count as zero here: a signal that dies away leaves them in every sum, and
-   processors take many times as long for each. */
+/* Streams on the CPU: the transforms and products that are due (conv/stream.c). Subnormal
+   numbers count as zero here: a signal that dies away leaves them in every sum, and processors
+   are many times slower with them. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 

@@ -1,6 +1,6 @@
-/* What windows ask of a CPU (docs/conv.md (8)), after FlashFFTConv's equation (2): 16 n R
-   operations in a pass of radix R over the rate of that radix, and 4 n numbers over the
-   bandwidth of where they lie. */
+/* The work of windows on a CPU (docs/conv.md (8)), after FlashFFTConv's equation (2): 16 n R
+   operations in a pass of radix R, divided by the rate of that radix, and 4 n numbers divided
+   by the bandwidth of the cache or memory that holds them. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 

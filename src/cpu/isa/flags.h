@@ -1,5 +1,5 @@
-/* What the processor notes of arithmetic, and how it takes numbers below the normal ones: both
-   belong to the thread. Kernels are called through pointers, so compilers keep the order. */
+/* The processor's flags of arithmetic, and its mode for subnormal numbers. Both belong to the
+   thread. Kernels are called through pointers, so compilers keep the order. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CPU_ISA_FLAGS_H
 #define DN_CPU_ISA_FLAGS_H

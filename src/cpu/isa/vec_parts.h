@@ -1,5 +1,5 @@
-/* The first n lanes of a vector of 16-bit elements, which pass through a whole one; stores
-   that nothing takes past the caches. */
+/* Loads and stores of the first n lanes of a vector of 16-bit elements, by way of a whole
+   vector; and plain stores in place of stores past the caches. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CPU_ISA_VEC_PARTS_H
 #define DN_CPU_ISA_VEC_PARTS_H

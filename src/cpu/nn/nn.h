@@ -1,5 +1,5 @@
 /* What the driver of models' operations (run.c) and their kernels (kernels.c, compiled
-   once for each instruction set) know of each other. */
+   once for each instruction set) share. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CPU_NN_NN_H
 #define DN_CPU_NN_NN_H

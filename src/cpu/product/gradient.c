@@ -2,10 +2,10 @@
    weight gradients between.
 
    The batch is taken in slabs of a fixed width, whatever the threads. In each,
-   x_0 = x, x_1 = K x_0, ... are kept as panels; then dy comes back through the
-   adjoints, and at every step dw += dy x^H, cut over the entries of dw. Slabs
-   follow each other, so that sums over the batch are always made in the same
-   order. */
+   x_0 = x, x_1 = K x_0, ... are kept as panels. Then dy goes back through the
+   adjoints, and at every step dw += dy x^H, with the entries of dw divided among
+   threads. Slabs follow each other, so sums over the batch are always computed
+   in the same order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/product/grid.h"
 

@@ -1,5 +1,5 @@
-/* Numbers in another order, and added: a line of them at a time, which lies along columns
-   where y is batch-last and along rows where it is batch-first. */
+/* Moves numbers into another order, and adds them: one line at a time. Lines run along columns
+   if y is batch-last and along rows if it is batch-first. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/cpu.h"
 

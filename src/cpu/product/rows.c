@@ -1,7 +1,7 @@
 /* The rows of the kernel table: cost model and packing.
 
-   Costs are rough seconds: arithmetic over peak, times what the kernel wastes on the
-   pattern, and half of bytes over bandwidth: so much is not hidden. */
+   Costs are rough seconds: arithmetic over peak, times the share that the kernel wastes on the
+   pattern, plus half of bytes over bandwidth, the half that is not hidden. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/product/rows.h"
 

@@ -1,5 +1,5 @@
-/* What the rows of the kernel table share whatever their instruction set: which
-   problems they fit, what they cost, how they pack weights. */
+/* What the rows of the kernel table share for all instruction sets: which problems they fit,
+   their costs, and how they pack weights. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CPU_PRODUCT_ROWS_H
 #define DN_CPU_PRODUCT_ROWS_H

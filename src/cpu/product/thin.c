@@ -1,5 +1,4 @@
-/* Rows of the kernel table for thin products: what they cost and how they are packed. thin.inc
-   makes them. */
+/* Rows of the kernel table for thin products: costs and packing. thin.inc has the kernels. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/product/grid.h"
 #include "cpu/product/rows.h"

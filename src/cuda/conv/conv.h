@@ -1,4 +1,4 @@
-/* Convolutions on CUDA: what engine, products and sums know of each other. */
+/* Convolutions on CUDA: what engine, products and sums share. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_CONV_CONV_H
 #define DN_CUDA_CONV_CONV_H

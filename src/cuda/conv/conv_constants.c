@@ -1,6 +1,6 @@
-/* Constants of transforms, in a GPU's memory. Plans with equal windows have them together,
-   and they stay as long as a device of the GPU is open, as compiled kernels do: graphs of
-   the caller's may read them after a plan has gone. */
+/* Constants of transforms, in a GPU's memory. Plans with equal windows share them. Like
+   compiled kernels they stay as long as a device of the GPU is open: graphs of the caller may
+   read them after a plan was destroyed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"
 

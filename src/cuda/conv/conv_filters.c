@@ -1,5 +1,5 @@
-/* Filters of convolutions on CUDA: laid into windows, groups of them, and transformed to
-   spectra. Those of the host are copied to the device first. */
+/* Filters of convolutions on CUDA: groups of filters are laid into windows and transformed to
+   spectra. Filters of the host are first copied to the device. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"
 

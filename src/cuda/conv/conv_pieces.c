@@ -1,5 +1,5 @@
-/* Pieces of packed sequences on their way to the device: as tables that launches take with
-   them, so that nothing waits, memory of the host may go at once, and graphs keep them. */
+/* Copies the pieces of packed sequences to the device, as tables that are arguments of launches.
+   So nothing waits, host memory may be freed at once, and graphs keep the pieces. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"
 

@@ -1,5 +1,5 @@
-/* What the engines of a plan with several run, compiled and loaded together, so that all
-   threads have something to compile. */
+/* Compiles and loads all that the engines of a plan run, together, so that all threads have
+   something to compile. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"
 

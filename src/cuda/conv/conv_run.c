@@ -1,6 +1,6 @@
-/* Calls of convolutions on CUDA. Windows whose points find room in the shared memory of a block
-   of threads take one launch. Of longer ones the columns of a matrix are transformed, then its
-   rows with the product, then the columns back, of as many windows at once as
+/* Calls of convolutions on CUDA. Windows whose points fit in the shared memory of a block of
+   threads take one launch. A longer window is a matrix: its columns are transformed, then its
+   rows with the product, then its columns back, for as many windows at once as
    dn_cuda_conv_group() says. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"

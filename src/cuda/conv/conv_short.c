@@ -1,6 +1,7 @@
-/* Convolutions of few taps and their gradients: one launch makes y; one makes parts of dk
-   and dbias, which another one adds up, and du beside them where it can, or else one does
-   that before. Packed sequences come to scratch first, as tables that launches take. */
+/* Short convolutions and their gradients. One launch computes y. One launch computes parts of
+   dk and dbias, and another one adds them up. du is computed with the parts where possible,
+   otherwise by a launch before. Packed sequences are first copied to scratch, as tables that
+   are arguments of launches. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv_short.h"
 

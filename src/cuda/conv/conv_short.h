@@ -1,4 +1,4 @@
-/* Convolutions of few taps on CUDA: members of dn_cuda_conv. */
+/* Short convolutions on CUDA: members of dn_cuda_conv. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CUDA_CONV_CONV_SHORT_H
 #define DN_CUDA_CONV_CONV_SHORT_H

@@ -1,6 +1,6 @@
 /* Streams on CUDA: the past of every channel in a ring, and direct sums over all taps
-   (texts/conv_stream.cu). A number costs the filter's bytes, which is what generation, a
-   number at a time, has to read anyway. */
+   (texts/conv_stream.cu). Each number reads the whole filter; generation, which has one number
+   at a time, must do that anyway. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"
 

@@ -1,8 +1,8 @@
-/* Gradients of filters on CUDA: sums of spectra over the windows of a filter, in parts that
-   depend on the problem and the GPU's memory alone, and the way back. Groups of filters follow each other, so
-   that scratch does not grow with the filters; of windows of two levels also pieces of the
-   windows of one filter. By tensor cores, where the windows have such sums, a launch makes the
-   parts of a group, and another adds them and brings them in order. */
+/* Gradients of filters on CUDA: sums of spectra over the windows of a filter, and their inverse
+   transform. Parts of the sums depend only on the problem and the GPU's memory. Groups of
+   filters follow each other, and so do ranges of one filter's windows of two levels, so that
+   scratch does not grow with the problem. Where tensor cores compute the sums, one launch
+   computes the parts of a group, and another adds them and puts them in order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv/conv.h"
 

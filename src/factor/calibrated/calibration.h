@@ -1,5 +1,5 @@
-/* What calibration knows of a layer: least squares over samples as least squares with a
-   triangle.
+/* Calibration of a layer: least squares over samples, written as least squares with a
+   triangular matrix.
 
    For scaled inputs X and targets Y (less their means, if a bias is fitted)
        ||Y - X K^T||^2 + lambda ||W - K||^2 = ||T - K L||^2 + floor                (18)

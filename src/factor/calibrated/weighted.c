@@ -1,4 +1,4 @@
-/* Factors that are good for given inputs: minimise ||T - K_1 .. K_L D||, D a triangle
+/* Factors that fit given inputs: minimise ||T - K_1 .. K_L D||, where D is triangular
    (calibration.h).
 
    One factor at a time. With A = K_1 .. K_{l-1} and Z = K_{l+1} .. K_L D the error is

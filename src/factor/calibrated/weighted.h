@@ -1,4 +1,4 @@
-/* Calibrated factors: where they start, and passes that improve them. */
+/* Calibrated factors: their starts, and the passes that improve them. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_FACTOR_CALIBRATED_WEIGHTED_H
 #define DN_FACTOR_CALIBRATED_WEIGHTED_H

@@ -1,11 +1,11 @@
 /* Lower bounds for sums of chains.
 
-   A split of a chain cuts W into blocks of rows that are equal mod Q and N / P columns side
-   by side (or, of its transpose, the reverse), in each of which the chain has rank r at
-   most. Another chain meets such a block in some of its own blocks, and has at most the
-   sum of their ranks there. With all of these added up to rho, the best sum is no nearer than
-   the nearest two factors of block rank rho, whose distance is certain
-   (docs/ks.md, section 6). */
+   A split of a chain cuts W into blocks of rows that are equal mod Q and N / P neighbouring
+   columns (for its transpose, the reverse). In each block the chain has at most rank r.
+   Another chain meets such a block in some of its own blocks, and has at most the sum of their
+   ranks there. Let rho be the sum of the ranks of all chains. Then no sum is nearer to W than
+   the nearest two factors of block rank rho, and that distance is certified (docs/ks.md,
+   section 6). */
 // SPDX-License-Identifier: Apache-2.0
 #include "factor/sums/cuts.h"
 

@@ -1,5 +1,5 @@
-/* What is certain of every sum of chains: parts of W that no term reaches, and that ranks
-   of blocks add up. */
+/* Bounds for every sum of chains: the part of W that no term reaches, and the bound by added
+   ranks of blocks. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_FACTOR_SUMS_CUTS_H
 #define DN_FACTOR_SUMS_CUTS_H

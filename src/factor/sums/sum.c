@@ -1,7 +1,7 @@
 /* Alternating fits of a sum of chains, each to what all others leave.
 
-   What A leaves is a problem of the same form: the matrix W - A and, calibrated, targets
-   y - A x, with
+   If A is the sum of the others, the rest is a problem of the same form: the matrix W - A and,
+   calibrated, targets y - A x, with
        cross - A gram,   energy - 2 Re <cross, A> + <A gram, A>,   target_sum - A input_sum.
    Everything is in f64 or c128; chains are rounded at the end. */
 // SPDX-License-Identifier: Apache-2.0

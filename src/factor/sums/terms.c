@@ -1,7 +1,7 @@
-/* danaus_factorize_sum(): which terms are one chain, the fit, its parts, and a bound.
+/* danaus_factorize_sum(): finds terms that are one chain, fits, splits and bounds.
 
-   The sum of terms of two factors that differ in block ranks alone is the chain of the
-   ranks' sum (docs/algebra.md, section 2): it is fitted, at its optimum, and split. */
+   The sum of terms of two factors that differ only in block ranks is one chain whose ranks are
+   the sums (docs/algebra.md, section 2). It is fitted, to its optimum, and split. */
 // SPDX-License-Identifier: Apache-2.0
 #include "factor/factorize.h"
 

@@ -1,5 +1,5 @@
-/* How windows of convolutions are transformed on a GPU: which passes blocks of threads make
-   together, the constants of these, and what texts/conv_*.cu are compiled for. */
+/* Transforms of windows on a GPU: which passes blocks of threads do together, their constants,
+   and the #defines of texts/conv_*.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_CONV_CONV_H
 #define DN_GPU_CONV_CONV_H

@@ -1,5 +1,6 @@
-/* What windows ask of a GPU (docs/conv.md (8)), in roofs of the device: operations of vector
-   units, numbers through shared memory, bytes of memory. Built in from facts. */
+/* The work of windows on a GPU (docs/conv.md (8)), measured by limits of the device: operations
+   of vector units, numbers through shared memory, bytes of memory. Constants are built in from
+   the device's facts. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/conv/conv.h"
 

@@ -1,4 +1,4 @@
-/* The shapes of texts/conv_mma.cu and its launches; its tables: conv_mma_tables.c. */
+/* The shapes of texts/conv_mma.cu and its launches. conv_mma_tables.c has its tables. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/conv/conv_mma.h"
 

@@ -1,4 +1,4 @@
-/* Convolutions of few taps on GPUs: sizes and grids of the texts conv_short_*.cu. */
+/* Short convolutions on GPUs: sizes and grids of the texts conv_short_*.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/conv/conv_short.h"
 

@@ -1,4 +1,4 @@
-/* Convolutions of few taps on GPUs: which text makes them, and how it is launched. */
+/* Short convolutions on GPUs: which text computes them, and its launches. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_CONV_CONV_SHORT_H
 #define DN_GPU_CONV_CONV_SHORT_H
