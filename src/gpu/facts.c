@@ -1,5 +1,5 @@
-/* What generations of GPUs differ in that none of them tells: the only place that knows them
-   by their numbers. */
+/* Facts about generations of GPUs that the driver does not report. Only this file knows
+   generations by number. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gpu.h"
 

@@ -1,21 +1,20 @@
-/* GPUs: what a row of the kernel table is there, whoever runs it.
+/* GPUs: what a row of the kernel table is there, for any backend that runs it.
 
-   A family of rows is a text, compiled when it is first needed, and
-   functions of values that say how: which problems it fits, the #defines for a problem,
-   the grid for a batch, the order of its weights; a row is one of its sizes. The entry
-   point of products is
+   A family of rows is a text, which is compiled when it is first needed, and functions that
+   give the problems that it fits, the #defines for a problem, the grid for a batch and the
+   order of its weights. A row is one size of its tiles. The entry point of products is
 
        ks(const void *x, const void *w, const void *bias, const void *residual, void *y,
           int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
           tensor_map x, tensor_map w, tensor_map y)
 
-   of which it may leave out arguments from the end; where its family has no maps they are
+   and may leave out arguments from the end. If its family has no maps, the last arguments are
    const int64 *x_order, const int64 *y_order, int64 x_rows, int64 y_rows, for problems with
    orders. y = residual + activation(K x + bias); w is what `pack` wrote. bias (in the type of
-   sums) may be NULL, and so may the residual, which lies like y and may be y. x, y and
-   residual are aligned to one element only, w and bias to
-   256 bytes. Every y is written, whatever was there, in the same order of sums for every
-   batch and device of the row's architecture. */
+   sums) may be NULL, and so may the residual, which is laid out like y and may be y. x, y and
+   residual are aligned only to one element, w and bias to 256 bytes. Every y is written,
+   whatever was there. The order of sums is the same for every batch and every device of the
+   row's architecture. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_GPU_H
 #define DN_GPU_GPU_H

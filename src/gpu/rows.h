@@ -1,4 +1,4 @@
-/* The families of rows: what the table in rows.c is made of. */
+/* The families of rows in the table of rows.c. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_ROWS_H
 #define DN_GPU_ROWS_H

@@ -1,5 +1,5 @@
-/* JSON: parsing, and the fields of an object. A field that is not what it should be is
-   DANAUS_ERR_FORMAT; one that is left out or null keeps the value that is there. */
+/* JSON: parsing, and the fields of an object. DANAUS_ERR_FORMAT if a field has the wrong type. A
+   field that is left out or null keeps the present value. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_IO_JSON_H
 #define DN_IO_JSON_H

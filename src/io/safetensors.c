@@ -7,7 +7,7 @@
    Tensors cover the data without holes and overlaps. Source: the description of
    the format in github.com/huggingface/safetensors; docs/formats.md.
 
-   The format has no c128: such a tensor is stored as F64 of one more dimension, of 2, and
+   The format has no c128. Such a tensor is stored as F64 with one more dimension of size 2, and
    its name is in the metadata (SAFETENSORS_PAIRS). */
 // SPDX-License-Identifier: Apache-2.0
 #include "io/file.h"

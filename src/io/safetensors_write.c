@@ -1,9 +1,9 @@
 /* Many arrays and metadata in a safetensors file: writing.
 
-   Data lie by decreasing element size, else in the order given, so that every
-   tensor is aligned to its element although the format allows no holes. The
-   header is filled with spaces so that data begin at a multiple of 64 bytes. c128 is
-   written as pairs of F64, for the format has no such type. */
+   Data are in the order of decreasing element size, otherwise in the given order, so
+   that every tensor is aligned to its element although the format allows no holes.
+   The header is padded with spaces so that data begin at a multiple of 64 bytes.
+   c128 is written as pairs of F64, because the format has no such type. */
 // SPDX-License-Identifier: Apache-2.0
 #include "io/file.h"
 

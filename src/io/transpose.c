@@ -1,8 +1,8 @@
 /* Arrays in Fortran's order turned into C's.
 
-   For each setting of the indices between the first and the last, the rest is a
-   transposition of rows x cols elements: `from` runs along the first index, `to`
-   along the last. It is made in tiles that stay in the first cache. */
+   For fixed indices between the first and the last, this is a transposition of rows x
+   cols elements: `from` runs along the first index, `to` along the last. It is done in
+   tiles that stay in the first cache. */
 // SPDX-License-Identifier: Apache-2.0
 #include "io/transpose.h"
 

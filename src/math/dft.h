@@ -1,4 +1,4 @@
-/* Numbers behind discrete Fourier transforms: roots of unity and the factors of a
+/* The numbers of discrete Fourier transforms: roots of unity and the factors of a
    length. A transform evaluates polynomials mod Z^n - e^(2 pi i num / den) at the n
    roots of that modulus, radix after radix: docs/conv.md, (3), (4). */
 // SPDX-License-Identifier: Apache-2.0

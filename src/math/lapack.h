@@ -1,7 +1,6 @@
-/* LAPACK, which only lapack.c and lapack_library.c know. Its matrices are column-major, so that it
-   sees every one of ours transposed; its sizes have 32 bits, which is looked at when a
-   call is planned. Elements are f64 or (complex) pairs of f64, rows and columns at most
-   INT_MAX. */
+/* LAPACK, which only lapack.c and lapack_library.c know. Its matrices are column-major, so it
+   sees ours transposed. Its sizes have 32 bits, which is checked when a call is planned.
+   Elements are f64 or (complex) pairs of f64, with at most INT_MAX rows and columns. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MATH_LAPACK_H
 #define DN_MATH_LAPACK_H

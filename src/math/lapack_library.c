@@ -1,13 +1,12 @@
 /* Where LAPACK comes from, and how many threads it has.
 
-   It is loaded when it is first needed, so that a program that needs none never waits
-   for its threads or its memory. OpenBLAS starts its threads while it is loaded, as many
-   as the environment says, or one for each processor. It is loaded with one, unless the
-   user names a number.
+   It is loaded when it is first needed, so other programs never wait for its threads or its
+   memory. OpenBLAS starts its threads while it is loaded: as many as the environment says, or
+   one for each processor. Here it is loaded with one thread unless the user names a number.
 
-   OpenBLAS maps a buffer for each thread that is inside it, keeps it, and tries without
-   end where there is no room. Under a limit of address space buffers are therefore mapped
-   here, before anything is computed. */
+   OpenBLAS maps a buffer for each thread inside it and keeps it. Where there is no room, it
+   tries forever. Under a limit of address space, buffers are therefore mapped here before
+   anything is computed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "math/lapack_library.h"
 

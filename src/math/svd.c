@@ -10,8 +10,8 @@
    KRYLOV   fast, r << k: orthonormal basis Q of b z, b b^H b z, ..., for a few random
             z, and one of the methods above for Q^H b, which is small and wide.
 
-   What is dropped is summed from residuals or from dropped singular values, never
-   from differences of norms, which cancel. */
+   The error is summed from residuals or from dropped singular values, never from
+   differences of norms, which cancel. */
 // SPDX-License-Identifier: Apache-2.0
 #include "math/svd.h"
 

@@ -1,7 +1,7 @@
 /* The top eigenpair of a symmetric tridiagonal matrix T.
 
-   Value: Laguerre's iteration for det(x I - T), from above all eigenvalues, where it
-   falls monotonically to the largest one with order three. With the pivots
+   Value: Laguerre's iteration for det(x I - T). It starts above all eigenvalues and falls
+   monotonically to the largest one, with order three. With the pivots
        d_0 = x - alpha_0,   d_i = x - alpha_i - beta_{i-1}^2 / d_{i-1},
    the determinant is their product, so that its logarithmic derivatives are
        S1 = sum d_i' / d_i,   S2 = sum (d_i' / d_i)^2 - d_i'' / d_i.

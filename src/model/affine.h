@@ -1,4 +1,4 @@
-/* Normalisations of rows, each number then scaled and shifted. */
+/* Normalisations of rows; each number is then scaled and shifted. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_AFFINE_H
 #define DN_MODEL_AFFINE_H

@@ -1,4 +1,4 @@
-/* What an architecture is to the calls of danaus/model.h: a row of archs.def. */
+/* An architecture for the calls of danaus/model.h: a row of archs.def. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_ARCH_H
 #define DN_MODEL_ARCH_H

@@ -1,4 +1,4 @@
-/* Names and shapes to numbers, complaints, and memory that a model allocates. */
+/* From names and shapes to numbers; complaints; and memory that a model allocates. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bind.h"
 

@@ -1,5 +1,5 @@
-/* Names and shapes to the numbers of a weights file. What is wrong is collected, and told
-   when all has been asked for. */
+/* From names and shapes to the numbers of a weights file. Errors are collected and reported when
+   all tensors have been asked for. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_BIND_H
 #define DN_MODEL_BIND_H

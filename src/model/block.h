@@ -1,4 +1,4 @@
-/* Linear layers of a transformer's block, which BERT and vision transformers have alike. */
+/* Linear layers of a transformer's block, which BERT and vision transformers share. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_BLOCK_H
 #define DN_MODEL_BLOCK_H

@@ -1,5 +1,5 @@
-/* Sequences through an encoder, chunk after chunk, and what is made of the rows that come
-   out: embeddings, scores of words, probabilities of what follows. */
+/* Sequences through an encoder, chunk after chunk, and the results from its rows: embeddings,
+   scores of words, probabilities of next tokens. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_ENCODE_H
 #define DN_MODEL_ENCODE_H

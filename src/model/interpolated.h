@@ -1,5 +1,5 @@
-/* Layers of low rank that are kept as r of their rows, the basis, and the combinations that
-   the others are (fit.h), in files: docs/models.md has the tensors. */
+/* Files of low-rank layers that are stored as r of their rows, the basis, and the coefficients
+   that give the other rows (fit.h). docs/models.md has the tensors. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_INTERPOLATED_H
 #define DN_MODEL_INTERPOLATED_H

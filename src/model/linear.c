@@ -1,4 +1,4 @@
-/* Linear layers from tensors of a file, and from what was fitted. */
+/* Linear layers from tensors of a file, and from fits. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/linear.h"
 

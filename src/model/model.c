@@ -1,4 +1,4 @@
-/* The calls of danaus/model.h: what is the same for all architectures. */
+/* The calls of danaus/model.h: the part that is the same for all architectures. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 

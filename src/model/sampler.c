@@ -1,4 +1,4 @@
-/* Drawing a token: weights in f64, and a heap where only the likeliest count. */
+/* Draws a token: weights in f64, and a heap where only the likeliest tokens count. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sampler.h"
 

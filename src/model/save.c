@@ -1,4 +1,4 @@
-/* danaus_model_save(): a model's folder with the layers that it has now. */
+/* danaus_model_save(): writes a model's folder with its present layers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 

@@ -1,8 +1,8 @@
-/* Linear layers of a folder that are no dense matrices: what config.json says of them.
+/* Linear layers of a folder that are no dense matrices, as config.json describes them.
 
-   Readers that do not know such layers take missing weights for new ones. They refuse the
-   folder as it names a method that they lack, and as each layer has a placeholder: an empty
-   tensor NAME.weight. */
+   Readers that do not know such layers would initialise missing weights. They refuse the folder
+   instead, because it names a method that they lack, and because each layer has a placeholder,
+   an empty tensor NAME.weight. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_STRUCTURE_H
 #define DN_MODEL_STRUCTURE_H

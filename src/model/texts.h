@@ -1,4 +1,4 @@
-/* Sequences in order of length, in batches: what a model is compressed with. */
+/* Sequences in order of length, in batches, for compressing a model. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_TEXTS_H
 #define DN_MODEL_TEXTS_H

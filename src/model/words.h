@@ -1,5 +1,5 @@
-/* What encoders of BERT's family begin with: the sum of a word's, a position's and a type's row,
-   normalised. */
+/* The first step of encoders of BERT's family: the normalised sum of a word's, a position's and a
+   type's row. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_WORDS_H
 #define DN_MODEL_WORDS_H

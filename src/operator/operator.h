@@ -1,4 +1,5 @@
-/* The inside of an operator: chains with orders of numbers between them, or a sum of such. */
+/* The inside of an operator: chains with orders of numbers between them, or a sum of
+   operators. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_OPERATOR_OPERATOR_H
 #define DN_OPERATOR_OPERATOR_H

@@ -1,5 +1,5 @@
-/* A product with an operator, with everything made for it and released after it; and its
-   dense matrix. */
+/* A single product with an operator, whose plan is made for it and released after it; and the
+   operator's dense matrix. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/operator.h"
 

@@ -5,8 +5,8 @@
    say where one chain ends and the next begins. The metadata "danaus cols" is the number of
    inputs.
 
-   "danaus chain 3" is a sum: the same of each term t, with term.t. before the names, where a
-   term that is a chain alone has no orders; and perhaps bias. */
+   "danaus chain 3" is a sum: the same for each term t, with term.t. before the names, and perhaps
+   a bias. A term that is a chain alone has no orders. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/operator.h"
 

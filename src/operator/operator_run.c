@@ -1,8 +1,8 @@
 /* Products with a plan of an operator, and their gradients.
 
-   A slab of columns passes through all orders and chains of a term, then of the next one,
-   whose results are added to those that y has. On a CPU a thread takes a slab, with a device
-   of its own, and what lies between stays in its cache. */
+   A slab of columns passes through all orders and chains of a term, then of the next term, whose
+   results are added to y. On a CPU each thread takes a slab with its own device, and
+   intermediate results stay in its cache. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/operator_plan.h"
 

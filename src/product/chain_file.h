@@ -1,4 +1,4 @@
-/* What chain files and files of operators have in common: the factors. */
+/* What chain files and files of operators share: the factors. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_PRODUCT_CHAIN_FILE_H
 #define DN_PRODUCT_CHAIN_FILE_H

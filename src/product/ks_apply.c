@@ -1,4 +1,4 @@
-/* A single product, with everything made for it and released after it. */
+/* A single product, whose plan and weights are made for it and released after it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "product/chain.h"
 

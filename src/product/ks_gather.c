@@ -1,6 +1,6 @@
-/* Packing numbers that lie in the memory of a device that is not the host: every form has a
-   map of where its numbers come from, which the device follows. Merged factors are
-   multiplied out before, in f64 or c128, as the host does it. */
+/* Packs numbers that are in the memory of a device other than the host. Every packed form has a
+   map that says where its numbers come from, and the device follows it. Merged factors are
+   multiplied out before, in f64 or c128, as on the host. */
 // SPDX-License-Identifier: Apache-2.0
 #include "product/ks_plan.h"
 #include "product/patterns.h"

@@ -1,4 +1,4 @@
-/* Gradients: which array each step's weight gradient goes to. */
+/* Gradients: the array that each step's weight gradient goes to. */
 // SPDX-License-Identifier: Apache-2.0
 #include "product/ks_plan.h"
 

@@ -1,6 +1,6 @@
 /* Packing a chain for a plan: merged factors multiplied out, every step's
-   weights in its kernel's order, in device memory. The numbers come from the host; what
-   comes from a device that has memory of its own goes through ks_gather.c. */
+   weights in its kernel's order, in device memory. The numbers come from the host;
+   ks_gather.c packs numbers in the memory of another device. */
 // SPDX-License-Identifier: Apache-2.0
 #include "product/ks_plan.h"
 

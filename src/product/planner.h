@@ -1,5 +1,5 @@
-/* Choosing a kernel for a problem: the tuning table, else the cost model and what was
-   measured nearby, or a measurement. */
+/* Chooses a kernel for a problem: by the tuning table, otherwise by the cost model with
+   measurements nearby, or by a measurement. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_PRODUCT_PLANNER_H
 #define DN_PRODUCT_PLANNER_H

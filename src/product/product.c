@@ -1,9 +1,8 @@
 /* Neighbouring factors multiplied out into one Kronecker-sparse factor.
 
-   The product of a p-factor and a q-factor lies in dn_pattern_product(p, q), so
-   merging is possible for every composable pair; in the end it may give the
-   dense pattern (1, M, N, 1). Sums are made in f64 and rounded once by whoever
-   packs the result. */
+   The product of a p-factor and a q-factor has the pattern dn_pattern_product(p, q), so
+   every composable pair can be merged; at worst this gives the dense pattern
+   (1, M, N, 1). Sums are computed in f64, and packing rounds them once. */
 // SPDX-License-Identifier: Apache-2.0
 #include "product/chain.h"
 #include "product/patterns.h"

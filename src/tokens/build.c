@@ -1,4 +1,4 @@
-/* A tokenizer from what its files say, whichever they are. */
+/* Builds a tokenizer from the contents of its files, whichever they are. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

@@ -1,8 +1,8 @@
 /* Characters as tokens, as HyenaDNA's tokenizers have them (Nguyen et al., NeurIPS 2023, arXiv
    2306.15794): a tokenizer_config.json without a vocabulary. Ids are those of the special
-   tokens below, then those of the characters, A C G T N unless the file lists others; any
-   other character is the unknown token. Small letters of ASCII are their capitals, where
-   these alone are characters: genomes mark repeats by them. */
+   tokens below, then those of the characters, A C G T N unless the file lists others; any other
+   character is the unknown token. Small letters of ASCII count as capitals where only the
+   capitals are characters: genomes mark repeats by small letters. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

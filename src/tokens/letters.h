@@ -1,5 +1,5 @@
-/* Code points as the reference, the package `tokenizers`, sees them. Unicode's properties are
-   utf8proc's, but for what is younger than the reference's tables (letters.def). */
+/* Code points as the reference, the package `tokenizers`, sees them. Unicode's properties come
+   from utf8proc, except those newer than the reference's tables (letters.def). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_TOKENS_LETTERS_H
 #define DN_TOKENS_LETTERS_H

@@ -1,6 +1,6 @@
-/* Added tokens in a text: from left to right, of those that begin at one place the longest,
-   without overlaps. Of each length that tokens have the text at that place is looked up, if
-   a token begins with its first byte. */
+/* Finds added tokens in a text from left to right, without overlaps; at each place the longest
+   one wins. If a token begins with the byte at a place, the text of each length that tokens
+   have is looked up there. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

@@ -1,13 +1,13 @@
-/* Text as BERT normalizes it, one code point after the other:
+/* BERT's normalization of text, one code point after the other:
 
-   - clean: control characters go, spaces of all kinds become ' ';
+   - clean: control characters are removed, and spaces of all kinds become ' ';
    - chinese: a space is put on both sides of a Chinese character;
-   - strip_accents: canonical decomposition, of which marks go;
+   - strip_accents: canonical decomposition, and marks are removed;
    - lower: lower case.
 
-   Marks that stay are put in the order of their combining classes, as decomposition asks
-   for: those in a row wait until a code point of class 0 comes. Marks that go and are of
-   class 0 end such a row, too. */
+   Marks that stay are put in the order of their combining classes, as decomposition
+   requires: marks in a row wait until a code point of class 0 comes. Removed marks of class 0
+   end such a row too. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

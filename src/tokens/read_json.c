@@ -1,6 +1,6 @@
-/* tokenizer.json, as the package `tokenizers` writes it for BERT: the parts of the kinds below
-   and no others. Truncation and padding are left to the caller, but for the end that is cut
-   off. */
+/* Reads tokenizer.json as the package `tokenizers` writes it for BERT, with parts of the kinds
+   below and no others. The caller does truncation and padding; the file only says which end is
+   cut off. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

@@ -1,5 +1,5 @@
-/* vocab.txt, a word a line whose number is its id, and tokenizer_config.json, as BERT's
-   tokenizers of transformers write and read them. */
+/* Reads vocab.txt, where each line is a word and its number is the word's id, and
+   tokenizer_config.json, like BERT's tokenizers of transformers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

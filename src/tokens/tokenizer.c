@@ -1,8 +1,7 @@
 /* danaus/tokenizer.h: encoding and decoding.
 
-   The decoder puts a space before each token but the first, or takes its prefix away, and
-   then, in each token alone, cleans up what WordPiece tears apart: the replacements below,
-   in their order. */
+   The decoder puts a space before each token but the first, or removes the token's prefix. Then
+   it undoes in each token alone what WordPiece separates, by the replacements below in order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "danaus/tokenizer.h"
 

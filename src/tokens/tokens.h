@@ -1,12 +1,12 @@
-/* A tokenizer inside: how text becomes ids, in the reference's order.
+/* The inside of a tokenizer: how text becomes ids, in the reference's order.
 
-   1. Added tokens that are not `normalized` are found in the text as it is (match.c).
-   2. What lies between is normalized (normalize.c), and added tokens that are `normalized`
-      are found in that.
-   3. What lies between is cut into words, and words into pieces (wordpiece.c).
-      A tokenizer of characters has none of these two steps, and every character is a token
+   1. Added tokens that are not `normalized` are found in the original text (match.c).
+   2. The text between them is normalized (normalize.c), and added tokens that are `normalized`
+      are found in it.
+   3. The text between these is cut into words, and words into pieces (wordpiece.c).
+      A tokenizer of characters skips these two steps, and every character is a token
       (characters.c).
-   4. What is too long is cut off, and the template's ids are put around. */
+   4. Ids beyond the greatest length are cut off, and the template's ids are put around. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_TOKENS_TOKENS_H
 #define DN_TOKENS_TOKENS_H

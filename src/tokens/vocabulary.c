@@ -1,5 +1,5 @@
 /* A hash table of words with open addressing, at most half full. The hash is that of Fowler,
-   Noll and Vo (1a, 64 bits); its upper bits, mixed by a multiplication, say where. */
+   Noll and Vo (1a, 64 bits); its upper bits, after a multiplication, give the place. */
 // SPDX-License-Identifier: Apache-2.0
 #include "tokens/vocabulary.h"
 

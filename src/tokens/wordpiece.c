@@ -1,7 +1,7 @@
-/* Normalized text to ids: words lie between spaces, every punctuation mark is one, and a word
-   is the longest piece that it begins with, then the longest that the rest begins with,
-   written with the prefix of pieces within words, and so on. A word that does not come out
-   so, or is too long, is the unknown token. */
+/* From normalized text to ids. Spaces separate words, and every punctuation mark is a word. A
+   word becomes the longest piece that it begins with, then the longest piece that the rest
+   begins with, written with the prefix of pieces within words, and so on. A word that cannot be
+   cut so, or is too long, is the unknown token. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"

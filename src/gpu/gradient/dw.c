@@ -1,5 +1,5 @@
-/* Rows of DN_WEIGHT_GRADIENT: which problems they fit, what they cost, and tiles of those
-   on tensor cores, chosen by an estimate. */
+/* Rows of DN_WEIGHT_GRADIENT: which problems they fit, their costs, and tiles for tensor cores,
+   chosen by an estimate. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gradient/dw.h"
 

@@ -2,10 +2,10 @@
 
        dw[i][r][k][j] = sum over s of dy[s, i, r, j] conj(x[s, i, k, j]).
 
-   A row makes parts, sums over slabs of columns s, by its text or a library, and
-   ks_reduce.cu adds those of several gradients up in the order of slabs. Slabs follow from
-   the problem and the number of columns alone: the same call gives the same bits
-   wherever its operands are. */
+   A row computes parts, which are sums over slabs of columns s, by its text or a library.
+   ks_reduce.cu adds up the parts of several gradients in the order of slabs. Slabs depend only
+   on the problem and the number of columns, so the same call gives the same bits wherever its
+   operands are. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_GRADIENT_DW_H
 #define DN_GPU_GRADIENT_DW_H

@@ -1,5 +1,5 @@
-/* What gradients run beside products: lanes that are turned, parts that are added up, and
-   parts of the gradient of a bias. */
+/* Launches of gradients beside products: turning lanes, adding up parts, and parts of the
+   gradient of a bias. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gradient/dw.h"
 

@@ -1,4 +1,4 @@
-/* How columns of the batch are cut for a weight gradient, what lies in scratch, and its
+/* The plan of a weight gradient: how columns of the batch are cut, its scratch, and its
    launches. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gradient/dw.h"

@@ -1,5 +1,5 @@
-/* Tiles of texts for weight gradients that have 9.0's products of four warps: ks_dw_wgmma.cu
-   of f32, ks_dw_matrix.cu and ks_dw_fours.cu of 16 bits. */
+/* Tiles for weight gradients with the four-warp products of compute capability 9.0:
+   ks_dw_wgmma.cu for f32, ks_dw_matrix.cu and ks_dw_fours.cu for 16 bits. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gradient/dw.h"
 

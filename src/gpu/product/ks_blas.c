@@ -1,9 +1,9 @@
-/* Rows whose products a library makes (cuBLAS): one small dense product for each block
-   (i, j), or one with the whole factor, zeros and all.
+/* Rows whose products a library (cuBLAS) computes: one small dense product for each block
+   (i, j), or one product with the whole factor, including its zeros.
 
-   Weights are packed as rows r of columns k, [i][j][r][k] or [M][N], or the other way round,
-   [i][j][k][r]: a library may have quite another kernel for that. It adds up in
-   an order of its own: the same on every run, but not for every batch. */
+   Weights are packed by rows, [i][j][r][k] or [M][N], or by columns, [i][j][k][r]: a library may
+   have other kernels for that. It has its own order of sums, which is the same on every run but
+   not for every batch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 

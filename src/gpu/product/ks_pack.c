@@ -1,8 +1,8 @@
 /* Rows that pack: gathering numbers into a row's order by a map (pack_map.h), and
    multiplying factors out, where weights lie in the device's memory.
 
-   Their problem has the type of what is made and, as its batch, how many numbers that is;
-   its pattern is not looked at. Two factors, an inner one too, are multiplied out. */
+   Their problem has the type of the result and, as its batch, the number of results; its
+   pattern is not used. A problem with an inner factor multiplies two factors out. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 

@@ -1,8 +1,8 @@
 /* Two factors at once on tensor cores, batch-first: sizes, weights and order of
    ks_pair.cu.
 
-   A row for 9.0 has that architecture's shared memory, one from 8.0 on what every one of
-   them has. */
+   A row for 9.0 uses the shared memory of that architecture. A row from 8.0 on uses what every
+   such architecture has. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 

@@ -1,7 +1,7 @@
-/* Batch-first with d > 1, x being made first: x[s][N] is turned to x[N][s], or is what
-   another factor makes, which stores it in lines of columns s. Another row then makes the
-   product, where lanes apart cost nothing, batch-last, and y is turned back, or with y
-   batch-first. Worth it where products cost more than moving x, and y, twice. */
+/* Batch-first with d > 1, by way of another order of x. Either x[s][N] is first turned to
+   x[N][s], another row multiplies batch-last, where separate lanes cost nothing, and y is turned
+   back; or another factor stores its product in lines of columns s, and a row reads these and
+   writes y batch-first. This pays where products cost more than moving x, and y, twice. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 

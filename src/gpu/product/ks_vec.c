@@ -1,4 +1,4 @@
-/* The portable rows for few batch columns: weights stream past, split over warps. */
+/* The portable rows for few batch columns: weights are read once, split over warps. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 

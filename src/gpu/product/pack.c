@@ -1,4 +1,4 @@
-/* Weights on their way into a row's order, on as many threads as they are worth. */
+/* Packs weights into a row's order, on as many threads as pay. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/product/pack_map.h"
 #include "gpu/rows.h"

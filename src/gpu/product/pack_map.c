@@ -1,5 +1,5 @@
-/* Finding out what a row's packer does: it is given weights that are nowhere, and notes where
-   it would put them. */
+/* Finds out what a row's packer does: the packer gets a view of weights without memory, and the
+   map notes where it would put each. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/product/pack_map.h"
 

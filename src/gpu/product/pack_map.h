@@ -1,5 +1,5 @@
-/* Where a row's packed numbers come from: what its packer does, as a table that a device
-   can follow. */
+/* A map says where each of a row's packed numbers comes from: its packer as a table that a
+   device can follow. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_PRODUCT_PACK_MAP_H
 #define DN_GPU_PRODUCT_PACK_MAP_H

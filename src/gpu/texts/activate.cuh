@@ -1,5 +1,5 @@
-/* The activation that results pass through: ACTIVATION, a number of danaus_activation. That it
-   is known spares branches, which would put one number after the other. */
+/* The activation of results: ACTIVATION, a value of danaus_activation. The compiler knows it, so
+   there are no branches, which would process one number after the other. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ptx.cuh"

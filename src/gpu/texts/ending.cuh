@@ -1,5 +1,5 @@
-/* What follows products on tensor cores, of numbers on their way to y: their activation, and
-   with the define RESIDUAL the residual that they are added to, which lies like y, or is y. */
+/* The end of products on tensor cores, before results go to y: their activation and, with the
+   define RESIDUAL, the residual that they are added to, which is laid out like y, or is y. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "activate.cuh"

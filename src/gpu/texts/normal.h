@@ -1,9 +1,9 @@
-/* ln(Phi(v) / (1 - Phi(v))) for the distribution function Phi of the normal distribution, so
-   that v Phi(v) = v / (1 + exp(-that)): v times a polynomial of v^2 up to 5.5^2, which was
-   fitted to make the greatest error of v Phi(v) least. That is 8.2e-5 of it, a sixth of what
-   rounding to f16 adds; and where it is below all but the smallest numbers of f16, less than half
-   of the smallest. For results of 16 bits; erf takes twice as many instructions. FN: how
-   functions begin. */
+/* L(v) = ln(Phi(v) / (1 - Phi(v))) for the distribution function Phi of the normal distribution;
+   v Phi(v) = v / (1 + exp(-L(v))). L is v times a polynomial of v^2 up to 5.5^2, which minimises
+   the greatest error of v Phi(v). The relative error is 8.2e-5, a sixth of what rounding to f16
+   adds. Where v Phi(v) is among the smallest numbers of f16, the error is less than half of the
+   smallest one. This is for results of 16 bits; erf needs twice as many instructions. FN is
+   how functions begin. */
 // SPDX-License-Identifier: Apache-2.0
 FN float normal_logit(float v)
 {

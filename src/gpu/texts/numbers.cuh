@@ -1,5 +1,5 @@
-/* Numbers of any type in memory, as those of the type that a text is compiled for. A type
-   is that of danaus_dtype, or of its parts if it is complex. */
+/* Reads numbers of any type in memory as the type that a text is compiled for. A type is a value
+   of danaus_dtype, or the type of the parts if it is complex. */
 // SPDX-License-Identifier: Apache-2.0
 #include "simt.h"
 

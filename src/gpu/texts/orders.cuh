@@ -1,6 +1,6 @@
-/* Orders of rows, batch-last: with READS row n of what a product takes is row x_order[n] of x,
-   or zeros where that is -1; with WRITES row n of what it makes becomes row y_order[n] of y,
-   or none. Half a place is read: rows are fewer than 2^31. */
+/* Orders of rows, batch-last. With READS row n of a product's operand is row x_order[n] of x, or
+   zeros where that is -1. With WRITES row n of its result becomes row y_order[n] of y, or is
+   dropped. Only half of a place is read, because there are fewer than 2^31 rows. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "words.cuh"

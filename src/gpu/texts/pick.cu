@@ -1,9 +1,9 @@
-/* Numbers in another order, and added (pick_job of device/backend.h):
+/* Moves numbers into another order, and adds them (pick_job of device/backend.h):
 
        to[p] = activation((add ? to[p] : 0) + sum over e of from[place[e]] + bias[p])
 
-   for p < rows and all columns. A thread makes one number at a time, neighbours along the
-   direction in which `to` lies. The table is that of cuda/pick.c. */
+   for p < rows and all columns. A thread computes one number at a time, and neighbouring threads
+   have neighbouring numbers of `to`. cuda/pick.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

@@ -1,5 +1,5 @@
-/* Pieces of 16, 8 or 4 bytes on their way between memory and shared memory, wherever they
-   begin and end. */
+/* Moves pieces of 16, 8 or 4 bytes between memory and shared memory, wherever they begin and
+   end. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "words.cuh"

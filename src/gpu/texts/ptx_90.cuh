@@ -1,4 +1,4 @@
-/* Instructions of compute capability 9.0 alone. ptx.cuh includes this where WGMMA is
+/* Instructions that only compute capability 9.0 has. ptx.cuh includes this where WGMMA is
    defined. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -1,4 +1,4 @@
-/* What texts for tensor cores have in common beside instructions (ptx.cuh). */
+/* What texts for tensor cores share beside instructions (ptx.cuh). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ptx.cuh"

@@ -1,4 +1,4 @@
-/* What an encoder of BERT's shape is, for the files that run and compress it. */
+/* The inside of an encoder of BERT's shape, for the files that run and compress it. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_BERT_BERT_H
 #define DN_MODEL_BERT_BERT_H

@@ -1,11 +1,11 @@
-/* Linear layers of an encoder replaced by such of lower rank: danaus_model_compress().
+/* Replaces linear layers of an encoder by layers of lower rank: danaus_model_compress().
 
-   1. The dense model runs on all texts, and random directions at the embeddings go back
-      through it: E g g^T for the gradients g at each layer's outputs, and the moments of each
-      layer's inputs.
-   2. These say what each rank of each layer is worth: budgets.
-   3. Block after block, both the dense model's rows and those of the model as it has been
-      compressed so far go through; each stage of layers is fitted to moments of both. */
+   1. The dense model runs on all texts, and random directions at the embeddings go backward
+      through it. This gives E g g^T for the gradients g at each layer's outputs, and the moments
+      of each layer's inputs.
+   2. These give the value of each rank of each layer, and from it the budgets.
+   3. Rows of the dense model, and of the model as compressed so far, go through block after
+      block. Each stage of layers is fitted to moments of both. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert_work.h"
 

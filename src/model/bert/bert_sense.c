@@ -1,5 +1,5 @@
-/* Gradients of random directions at an encoder's embeddings, and moments of what its layers
-   read. */
+/* Gradients of random directions at an encoder's embeddings, and moments of its layers'
+   inputs. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert_work.h"
 

@@ -1,4 +1,4 @@
-/* A block of an encoder step by step, and back. */
+/* A block of an encoder step by step, forward and backward. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert_steps.h"
 

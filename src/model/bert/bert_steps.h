@@ -1,5 +1,5 @@
-/* A block of an encoder step by step, with all that lies between, and back: for fitting its
-   layers. On the host. */
+/* A block of an encoder step by step, forward and backward, with all intermediate results: for
+   fitting its layers. On the host. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_BERT_BERT_STEPS_H
 #define DN_MODEL_BERT_BERT_STEPS_H

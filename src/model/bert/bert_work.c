@@ -1,4 +1,4 @@
-/* What is there while an encoder is compressed. */
+/* The state while an encoder is compressed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert_work.h"
 

@@ -1,4 +1,4 @@
-/* What is there while an encoder is compressed (bert_compress.c). */
+/* The state while an encoder is compressed (bert_compress.c). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_BERT_BERT_WORK_H
 #define DN_MODEL_BERT_BERT_WORK_H

@@ -1,12 +1,11 @@
-/* Linear layers replaced by such of lower rank, whatever model they are part of:
+/* Replaces linear layers by layers of lower rank, in any model:
 
-   1. The dense model runs on all samples, and its layers are watched: moments of what each of
-      them reads.
-   2. These say what each rank of a layer is worth to its own output, and how far the model's
-      output moves when the layer alone is replaced says what that is worth to the model:
+   1. The dense model runs on all samples, and watchers collect moments of each layer's inputs.
+   2. These give the value of each rank for the layer's own output. Replacing one layer alone
+      shows how far the model's output moves, and so the value for the model. Both give the
       budgets.
-   3. Layer after layer is fitted: inputs come from the model as it has been compressed so far,
-      targets from the dense one. */
+   3. Layer after layer is fitted. Inputs come from the model as compressed so far, targets from
+      the dense model. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/compress/compress.h"
 

@@ -1,4 +1,4 @@
-/* Linear layers replaced by such of lower rank, for models of every architecture. */
+/* Replaces linear layers by layers of lower rank, for models of every architecture. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_COMPRESS_COMPRESS_H
 #define DN_MODEL_COMPRESS_COMPRESS_H

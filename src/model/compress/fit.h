@@ -8,8 +8,8 @@
    lambda 1 = L L^T and C = mean y x^T + lambda W, both of centred x and y, this is
    ||S^T (C A^-1 - K) L||^2 and a part that no K changes: the best K of rank r is
    S^-T (the truncated singular value decomposition of S^T C L^-T) L^-1 (reduced-rank
-   regression: Izenman, J. Multivariate Anal. 5, 1975). Such a K is kept as r of its rows and
-   the combinations that the others are, r (M + N - r) weights (the interpolative
+   regression: Izenman, J. Multivariate Anal. 5, 1975). Such a K is stored as r of its rows and
+   the coefficients that give the others, r (M + N - r) weights (the interpolative
    decomposition of Cheng, Gimbutas, Martinsson, Rokhlin, SIAM J. Sci. Comput. 26, 2005). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_COMPRESS_FIT_H

@@ -1,5 +1,5 @@
-/* Sums of outer products over tokens, y^T x, made by the kernels of weight gradients: in f32
-   for the tokens of a call, in f64 over the calls. */
+/* Sums of outer products over tokens, y^T x, by the kernels of weight gradients: in f32 for the
+   tokens of a call, in f64 over calls. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_COMPRESS_OUTER_H
 #define DN_MODEL_COMPRESS_OUTER_H

@@ -1,4 +1,4 @@
-/* Layers of a model that is compressed, and what they read. */
+/* Layers of a model that is being compressed, and their inputs. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/compress/pieces.h"
 

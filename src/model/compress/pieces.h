@@ -1,4 +1,4 @@
-/* What is there while a model is compressed layer by layer (compress.c). */
+/* The state while a model is compressed layer by layer (compress.c). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_COMPRESS_PIECES_H
 #define DN_MODEL_COMPRESS_PIECES_H

@@ -1,5 +1,5 @@
-/* What models are compressed with: sequences of tokens, or images, in host memory, which run
-   batch after batch; and the output whose change tells what a layer is worth. */
+/* The samples of a compression: sequences of tokens, or images, in host memory, which run batch
+   after batch; and the output whose change gives the value of a layer. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_COMPRESS_SAMPLES_H
 #define DN_MODEL_COMPRESS_SAMPLES_H

@@ -1,4 +1,4 @@
-/* Filters of few taps. */
+/* Short filters. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/hyena/few_taps.h"
 

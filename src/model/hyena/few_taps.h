@@ -1,4 +1,4 @@
-/* Depthwise causal filters of few taps, as PyTorch's Conv1d keeps them:
+/* Short depthwise causal filters, as PyTorch's Conv1d stores them:
    y[t][i] = bias[i] + sum over j < taps of weight[i][0][j] x[t - taps + 1 + j][i]. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_HYENA_FEW_TAPS_H

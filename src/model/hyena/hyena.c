@@ -1,5 +1,5 @@
-/* Causal models of Hyena's kind from their folder, and whole sequences through them: docs/models.md
-   says which fields of config.json and which tensors. */
+/* Loads causal models of Hyena's kind from their folder, and runs whole sequences through them.
+   docs/models.md lists the fields of config.json and the tensors. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/hyena/hyena.h"
 

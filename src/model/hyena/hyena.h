@@ -1,4 +1,4 @@
-/* What a causal model of Hyena's kind is, for the files that run it: Poli et al., Hyena
+/* The inside of a causal model of Hyena's kind, for the files that run it: Poli et al., Hyena
    Hierarchy, ICML 2023 (arXiv 2302.10866), HyenaDNA (arXiv 2306.15794), and M2-GPT of Fu et
    al., Monarch Mixer, NeurIPS 2023 (arXiv 2310.12109).
 
@@ -6,21 +6,21 @@
        each block:  r += W_o mix(few_taps(W_i norm(r))),  r += W_2 gelu(W_1 norm(r))
        h = norm(r),  logits = W h
 
-   Where rows have 16 bits, r, h, words and W are f32 all the same: r adds up over all blocks.
+   If rows have 16 bits, r, h, words and W are still f32, because r adds up over all blocks.
 
-   What is mixed are `order` + 1 groups of `width` channels, x_0, ..., x_{order-1}, v:
+   mix takes `order` + 1 groups of `width` channels, x_0, ..., x_{order-1}, v:
 
        v = k_o (*) (x_{order-1-o} v) + skip_o x_{order-1-o} v   for o = 0, ..., order - 2,
        mix = x_0 v.
 
-   With heads of more than one channel, which have one filter, and order 2 (Fu, Dao et al., H3,
+   With order 2 and heads of more than one channel, each with one filter (Fu, Dao et al., H3,
    ICLR 2023, arXiv 2212.14052),
 
        mix[h][j] = sum over i of x_0[h][i] (k[h] (*) (x_1[h][i] v[h][j]) + skip[h] ...).
 
-   Models without W_1 and W_2 lack that norm and sum, too.
+   Models without W_1 and W_2 also lack that norm and sum.
 
-   Vision transformers of this kind (mixer_vit.c) have rows of patches in place of words, and no
+   Vision transformers of this kind (mixer_vit.c) have rows of patches instead of words, and no
    W. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_HYENA_HYENA_H

@@ -5,7 +5,7 @@
                  (exp(-times[s] |decay|) + shift),
 
    where f is one vector for all sines, and times[s] = s / (length - 1). Values do not depend on
-   how many of them are made. */
+   how many are computed. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_HYENA_HYENA_FILTER_H
 #define DN_MODEL_HYENA_HYENA_FILTER_H

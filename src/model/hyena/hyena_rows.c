@@ -1,4 +1,4 @@
-/* Rows of a model of Hyena's kind through what is before and behind its long convolutions. */
+/* Rows of a model of Hyena's kind through the layers before and after its long convolutions. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/hyena/hyena.h"
 

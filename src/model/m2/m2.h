@@ -1,17 +1,17 @@
 /* Blocks of Monarch Mixers, for the files that load and run them: Fu et al., Monarch Mixer,
-   NeurIPS 2023 (arXiv 2310.12109). With h the rows of a sequence, * a product number by number
-   and (*) a convolution along the sequence,
+   NeurIPS 2023 (arXiv 2310.12109). h are the rows of a sequence, * multiplies number by number,
+   and (*) is a convolution along the sequence:
 
        u = h, or norm(h)
        x1, x2, v = few_taps(W_in u)
        a = W_out (x2 * (k (*) (x1 * v)) + k' (*) u)
        mlp(a) = W_2 (gelu(q1) * q2),  q1, q2 = W_1 a,   or   W_2 gelu(W_1 a).
 
-   Those of M2-BERT, as its authors' checkpoints are, normalise behind,
+   Blocks of M2-BERT, in its authors' checkpoints, normalise last,
 
        h = norm(a + mlp(a)),
 
-   those of vision transformers before: u = norm(h), h = h + a, h = h + mlp(norm(h)). */
+   and those of vision transformers first: u = norm(h), h = h + a, h = h + mlp(norm(h)). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_M2_M2_H
 #define DN_MODEL_M2_M2_H

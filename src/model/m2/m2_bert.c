@@ -1,5 +1,5 @@
-/* Monarch Mixer BERT from its folder, as its authors' checkpoints are: docs/models.md says which
-   fields of config.json and which tensors. */
+/* Loads Monarch Mixer BERT from its folder, in the form of its authors' checkpoints.
+   docs/models.md lists the fields of config.json and the tensors. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/m2/m2.h"
 

@@ -1,5 +1,5 @@
-/* Long convolutions of Monarch Mixers for signals of different lengths: plans, and spectra
-   of all blocks where they may stay, else of one block at a time. */
+/* Long convolutions of Monarch Mixers for signals of different lengths: plans, and spectra of all
+   blocks if they can stay in memory, otherwise of one block at a time. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/m2/m2.h"
 

@@ -1,4 +1,4 @@
-/* Loading blocks of Monarch Mixers. What config.json leaves open the weights decide. */
+/* Loads blocks of Monarch Mixers. The weights decide what config.json leaves open. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/m2/m2.h"
 

@@ -1,5 +1,5 @@
-/* Rows of tokens through blocks of Monarch Mixers. Blocks of rows stay in the caches, but for what a
-   long convolution mixes: that is [channels][length] for one sequence at a time. */
+/* Rows of tokens through blocks of Monarch Mixers. Blocks of rows stay in the caches, except the
+   operands of a long convolution, which are [channels][length] for one sequence at a time. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/m2/m2.h"
 

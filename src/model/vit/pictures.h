@@ -1,5 +1,5 @@
-/* What vision transformers have alike: squares of images, which a linear layer makes rows of, and
-   scores of classes of embeddings. Squares follow each other line by line. */
+/* What vision transformers share: squares of images, which a linear layer turns into rows, and
+   scores of classes from embeddings. Squares follow each other line by line. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_VIT_PICTURES_H
 #define DN_MODEL_VIT_PICTURES_H

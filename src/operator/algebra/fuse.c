@@ -1,9 +1,9 @@
 /* Neighbouring factors as one, where their product is Kronecker-sparse.
 
    A factor p links row block (i1, j1) to the c1 middles m = (i1 c1 + k) d1 + j1, and a factor q
-   links middle m to all columns of its block (m / (b2 d2), m mod d2). The product has the
-   pattern dn_pattern_product(p, q), all of it, if from every (i1, j1) every block of q is
-   reached that lies in the same block of the product: a2/g x d2/h of them. */
+   links middle m to all columns of its block (m / (b2 d2), m mod d2). The product fills the
+   pattern dn_pattern_product(p, q) if every (i1, j1) reaches every block of q in the same block
+   of the product: a2/g x d2/h blocks. */
 // SPDX-License-Identifier: Apache-2.0
 #include "danaus/algebra.h"
 

@@ -1,7 +1,7 @@
 /* Sums, stacks and block diagonals as one chain (docs/algebra.md).
 
-   Between two factors the vectors of all terms lie in one: term s of place (q, rest) of its own,
-   q < P, lies at (q, s, rest). With that P on both of its sides a factor becomes
+   Between two factors one vector holds those of all terms: place (q, rest) of term s, q < P, is
+   at (q, s, rest). With the same P on both of its sides a factor becomes
 
        BLOCKS   (a + a' + .., b, c, d)   the same b, c and d;  P divides every a
 
@@ -11,9 +11,9 @@
        COLUMNS  (a, b, c + c' + .., d)   the same a, b and d;  P = a x, x divides every c
        ROWS     (a, b + b' + .., c, d)   the same a, c and d;  P = a x, x divides every b
 
-   which holds P = 1 only where a = 1. Else a factor of ones gathers there, (1, 1, n, M), or
-   spreads, (1, n, 1, N), and that end is BLOCKS. In memory all three are interleaved: runs of
-   each term in turn. */
+   so P = 1 needs a = 1. Otherwise that end gets a factor of ones, which gathers, (1, 1, n, M), or
+   spreads, (1, n, 1, N), and becomes BLOCKS. In memory all three are interleaved: runs of each
+   term in turn. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/algebra/combine.h"
 

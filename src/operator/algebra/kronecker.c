@@ -3,9 +3,9 @@
        K_l (x) I_n    (a, b, c, d n)    each number n times over
        I_m (x) K'_l   (m a, b, c, d)    all numbers m times over
 
-   in any order that keeps each chain's own; n is the size of B's vectors there, m that of
-   A's. The order of fewest numbers is a shortest path over how many factors of each have
-   been taken from the left. */
+   in any order that keeps the order of each chain. n is the size of B's vectors at that place,
+   m the size of A's. The order with the fewest numbers is a shortest path over how many factors
+   of each chain were taken from the left. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/algebra/combine.h"
 

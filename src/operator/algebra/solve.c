@@ -1,5 +1,5 @@
-/* W x = b factor by factor, from the left: the blocks of each solve for the rows of x that
-   they act on, a slab of columns at a time. */
+/* Solves W x = b factor by factor, from the left. The blocks of a factor solve for the rows of x
+   that they act on, a slab of columns at a time. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/algebra/square.h"
 

@@ -1,4 +1,4 @@
-/* The square blocks of factors with b = c: each is eliminated, and something done with it. */
+/* The square blocks of factors with b = c: each is eliminated and handed to a function. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_OPERATOR_ALGEBRA_SQUARE_H
 #define DN_OPERATOR_ALGEBRA_SQUARE_H

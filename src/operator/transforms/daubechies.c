@@ -4,8 +4,8 @@
    the unit circle and, on it, |q|^2 = P(sin^2(w/2)), P(y) = sum over k < K of binomial(K-1+k,
    k) y^k. Each zero y_k of P gives 2 - 4 y = z + 1/z and one z_k within the circle, and
        h(z) = sqrt(2) product of (1 + z)/2 and of (1 - z_k z) / (1 - z_k),
-   multiplied in turns: then no partial product is large. Aberth's iteration finds all y_k at
-   once. In numbers of 64 bits the filters of K up to 20 come out to 3e-18.
+   multiplied alternately, so that no partial product is large. Aberth's iteration finds all y_k
+   at once. With mantissas of 64 bits the filters for K up to 20 have errors of 3e-18.
 
    Sources: Daubechies, Ten lectures on wavelets, SIAM 1992, section 6.1; Aberth, Iteration
    methods for finding all zeros of a polynomial simultaneously, Math. Comp. 27 (1973). */

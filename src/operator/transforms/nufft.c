@@ -5,8 +5,8 @@
    transformed; and mode k is divided by the window's own transform,
        (width/2) integral of phi(z) cos(pi width k z / m) dz.
    Type 2 is the adjoint: modes are divided, transformed and interpolated by the window.
-   Points are sorted and their weights kept. Outputs are cut, never sums: a block of the
-   grid adds its points in their order, so that results do not depend on threads.
+   Points are sorted and their weights kept. Threads divide outputs and never sums: a block
+   of the grid adds its points in order, so results do not depend on threads.
 
    Source: Barnett, Magland, af Klinteberg, A parallel nonuniform fast Fourier transform
    library based on an "exponential of semicircle" kernel, SIAM J. Sci. Comput. 41 (2019). */

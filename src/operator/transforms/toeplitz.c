@@ -4,9 +4,9 @@
    has rank 2: it is e_0 r^T + c e_(n-1)^T. Fourier's matrices make both shifts diagonal,
    Z_1 = F^H diag(p) F and Z_-1 = W diag(s) W^H, so that C = F T W has entries
        C[k][l] = (G[k] . B[l]) / (p_k - s_l),   p_k = w^(2k), s_l = w^(2l+1), w = e^(pi i / n)
-   with G = F [e_0 c] and B = [r e_(n-1)]^T W. A step of elimination leaves a matrix of that
-   kind, and works on G and B alone; rows may trade places, so that pivots are the largest
-   of their columns.
+   with G = F [e_0 c] and B = [r e_(n-1)]^T W. A step of elimination leaves a matrix of the same
+   kind and changes only G and B. Rows may trade places, so that each pivot is the largest of its
+   column.
 
    Source: Gohberg, Kailath, Olshevsky, Fast Gaussian elimination with partial pivoting for
    matrices with displacement structure, Math. Comp. 64 (1995). */

@@ -1,4 +1,4 @@
-/* The door to known transforms: what a description may ask for. */
+/* The public call for known transforms, and the checks of its description. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/transforms/transforms.h"
 

@@ -1,8 +1,8 @@
 /* The periodic transform by Daubechies' wavelets: a chain for each level.
 
-   A level of n numbers is a factor (n/2, 2, 2K, 1) behind an order that repeats: block k
-   takes the 2K numbers of its window, periodic, and gives a[k] and d[k]. Its inverse is of
-   the same shape: block k takes a and d of K places and gives x[2k] and x[2k+1]. */
+   A level of n numbers is a factor (n/2, 2, 2K, 1) behind an order that repeats numbers: block k
+   takes the 2K numbers of its periodic window and gives a[k] and d[k]. Its inverse has the same
+   form: block k takes a and d at K places and gives x[2k] and x[2k+1]. */
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/transforms/transforms.h"
 

@@ -1,5 +1,4 @@
-/* The sums of all parts of a filter in their order: sums[filter][part][count] to
-   to[filter][count]. */
+/* Adds up all parts of a filter in order: sums[filter][part][count] to to[filter][count]. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

@@ -1,5 +1,5 @@
-/* Frequencies of the numbers of a spectrum, which lie [POINTS / N][p][block] of the last pass
-   (conv_passes.cuh). DIGITS and LAST_RADIX say the radices of all passes. */
+/* Frequencies of the numbers of a spectrum, whose order is [POINTS / N][p][block] of the last
+   pass (conv_passes.cuh). DIGITS and LAST_RADIX give the radices of all passes. */
 // SPDX-License-Identifier: Apache-2.0
 
 #define DIGIT(radix)                                                                   \

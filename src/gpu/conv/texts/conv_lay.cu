@@ -1,5 +1,5 @@
-/* Filters as windows of 2 points numbers, taps at their lag, over `points`: what
-   dn_conv_lay_filter() makes (conv/frame.c). type: of the filters (numbers.cuh). */
+/* Lays filters into windows of 2 points numbers, with taps at their lag divided by `points`,
+   as dn_conv_lay_filter() does (conv/frame.c). type: of the filters (numbers.cuh). */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "numbers.cuh"

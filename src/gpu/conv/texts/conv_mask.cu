@@ -1,5 +1,5 @@
-/* What sparse spectra leave out, zero: frequencies f = f_1 + N_1 (f_2 + N_2 (f_3 + ...)) with
-   some f_i that is not below keep_i (conv/frame.c); shift: log2 of the axes N_i. */
+/* Sets to zero what sparse spectra leave out: frequencies f = f_1 + N_1 (f_2 + N_2 (f_3 + ...))
+   with some f_i >= keep_i (conv/frame.c). shift: log2 of the axes N_i. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

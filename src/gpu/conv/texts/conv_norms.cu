@@ -1,5 +1,5 @@
-/* Sums of squares of the rows of pairs, for conv_transform.cu: of each window PARTS norms, by a
-   block of threads each. */
+/* Sums of squares of the rows of pairs, for conv_transform.cu. A window has PARTS norms, and a
+   block of threads computes each. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

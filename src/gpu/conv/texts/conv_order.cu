@@ -1,5 +1,6 @@
-/* The sums of all parts of a filter in their order, as conv_mma_sums.cu leaves them, in the order of
-   conv_transform.cu and with its size: transforms there are not divided by the root of POINTS. */
+/* Adds up all parts of a filter in order, from conv_mma_sums.cu, and writes them in the order of
+   conv_transform.cu and with its scale: transforms there are not divided by the root of
+   POINTS. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

@@ -1,13 +1,13 @@
 /* Passes of a transform, through shared memory, over a tile of a window.
 
-   A member of a block, TEAM threads, has N points of a window of POINTS = N x TILES: all of
-   it; or COLUMNS columns of the matrix [N / COLUMNS][POINTS x COLUMNS / N] whose columns
-   the first passes transform; or, with COLUMNS = N, one of the rows that these leave, whose
-   blocks are its own.
+   A member of a block, TEAM threads, has N points of a window of POINTS = N x TILES. They are
+   the whole window; or COLUMNS columns of the matrix [N / COLUMNS][POINTS x COLUMNS / N], whose
+   columns the first passes transform; or, with COLUMNS = N, one row of the result, which has
+   its own blocks.
 
-   A pass of radix R finds `blocks` blocks in the N points; `constants` is where those of a
-   window have theirs. The first pass takes points from where the window is, and the last
-   one brings them there. */
+   A pass of radix R starts from `blocks` blocks in the N points; `constants` is where a
+   window's blocks have their constants. The first pass reads points from the window's memory,
+   and the last pass writes them there. */
 // SPDX-License-Identifier: Apache-2.0
 
 #include "conv_points.cuh"

@@ -1,5 +1,5 @@
-/* A list of pieces of sequences, from a table, which a graph keeps, to memory. The table is
-   that of cuda/conv_pieces.c. */
+/* Copies a list of pieces of sequences from a table, which a graph keeps, to memory.
+   cuda/conv_pieces.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 128
 #include "simt.h"

@@ -1,15 +1,15 @@
-/* Complex numbers, and what a pass makes of the R points of one column.
+/* Complex numbers, and the work of a pass on the R points of one column.
 
    A pass of radix R splits blocks mod Z^(R m) - c^R into R blocks mod Z^m - c w^p,
-   w = e^(2 pi i / R), p < R: docs/conv.md (3), (4). Radices 2 to 16 are layers of radix 2,
-   in which every odd group has i times the constant of the even one before it; so a block
-   has
+   w = e^(2 pi i / R), p < R: docs/conv.md (3), (4). Radices 2 to 16 are layers of radix 2.
+   The constant of an odd group is i times that of the even group before it. So a block has
+   the constants
 
        2: c    4: c^2, c    8: c^4, c^2, c, c w8
        16: c^8, c^4, c^2, c^2 w8, c, c w8, c w16, c w16^3
 
-   and odd radices c, ..., c^(R-1). Of even ones those with no turn beside are kept, c^8, c^4,
-   c^2, c or the last of these. */
+   and for odd radices c, ..., c^(R-1). Even radices store only the constants without a turn w8
+   or w16: c^8, c^4, c^2, c or the last of these. */
 // SPDX-License-Identifier: Apache-2.0
 
 typedef struct ALIGNED(2 * sizeof(S)) {

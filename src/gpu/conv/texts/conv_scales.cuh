@@ -1,9 +1,9 @@
-/* Pairs of rows of any size (docs/conv.md, 'Pairs'). A row is multiplied by two to an exponent
-   of its own, and what becomes of it by the inverse, so that the norms of both rows are within
-   a factor of two. Where they are so anyway, both exponents are 0 and nothing is multiplied.
+/* Pairs of rows of any magnitude (docs/conv.md, 'Pairs'). Each row is multiplied by a power of
+   two, and its results by the inverse, so that the norms of both rows are within a factor of
+   two. Where they are so already, both exponents are 0 and nothing is multiplied.
 
-   SCALED 0: pairs are as they are   1: exponents are found by the first pass, which is made
-   again if they are not 0   2: they follow from sums of squares in memory (conv_norms.cu) */
+   SCALED 0: pairs are not scaled   1: the first pass finds the exponents, and runs again if they
+   are not 0   2: they follow from sums of squares in memory (conv_norms.cu) */
 // SPDX-License-Identifier: Apache-2.0
 
 #ifndef SCALED

@@ -1,17 +1,17 @@
-/* What texts of convolutions of few taps, channels first, have in common.
+/* What texts of short convolutions, channels first, share.
 
-   An array of rows is one line of pieces of 16 bytes, PER numbers each: wherever rows
-   begin, pieces begin at multiples of PER numbers of the array. With tap s in slot PAD + s
-   number e of a piece p meets in slot s
+   An array of rows is one line of pieces of 16 bytes, PER numbers each. Wherever rows begin,
+   pieces begin at multiples of PER numbers of the array. Tap s is in slot PAD + s. In slot s
+   number e of piece p meets
 
        number e - s of piece p + ahead,    PER ahead = shift + PAD,  0 <= PAD < PER,
 
-   so that which numbers of pieces meet is known when this is compiled. SLOTS slots are
-   taken at a time: all (TAPS taps), or groups of them, a multiple of PER (TAPS 0). Their
-   window is a piece and the BACK pieces before it.
+   so the compiler knows which numbers of pieces meet. SLOTS slots are taken at a time: all
+   (TAPS taps), or groups, each a multiple of PER (TAPS 0). Their window is a piece and the
+   BACK pieces before it.
 
-   PACKED: rows are as long as all columns, and cut into the same sequences, beyond which there
-   are zeros. */
+   PACKED: rows are as long as all columns and are cut into the same sequences, with zeros
+   around each sequence. */
 // SPDX-License-Identifier: Apache-2.0
 #include "simt.h"
 

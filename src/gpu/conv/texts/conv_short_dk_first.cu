@@ -4,13 +4,13 @@
        dk[part][h][s] = sum of dy[r][t] u[r][t + shift - s],   dbias[part][h] = sum of dy[r][t],
        du[r][t] = sum over s of k[h][s] dy[r][t - shift + s],  the last tap first,
 
-   where rows, or PACKED sequences, have nothing beyond them,
-   dk for s in one of `groups` groups of slots (conv_short.cuh). dk and dbias may be NULL, and u
-   without dk. DU: du is made, of SHIFT and TAPS that are known. ks_reduce.cu adds parts up.
+   where u and dy are zero outside of a row or, PACKED, of a sequence. dk is for s in one of
+   `groups` groups of slots (conv_short.cuh). dk and dbias may be NULL, and u without dk. DU: du
+   is computed too, with SHIFT and TAPS known at compile time. ks_reduce.cu adds parts up.
 
-   A block of threads takes a part of the pieces that the rows of a channel touch, a thread
-   every THREADS-th of them; what threads have is added up by a tree. Which numbers are added
-   to which depends on sizes alone. */
+   A block of threads takes a part of the pieces that the rows of a channel touch, and a thread
+   every THREADS-th piece. A tree adds up the threads' sums. The order of sums depends only on
+   sizes. */
 // SPDX-License-Identifier: Apache-2.0
 #define RESIDENT (sizeof(S) == 8 ? 2 : DU || PACKED || !TAPS ? 4 : 6)
 #include "conv_short.cuh"

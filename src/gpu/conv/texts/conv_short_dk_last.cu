@@ -5,13 +5,12 @@
        dbias[part][h] = sum of dy[b][t][h],
        du[b][t][h] = sum over s of k[h][s] dy[b][t - shift + s][h],  the last tap first,
 
-   dk for s in one of `groups` groups of SLOTS taps (conv_short_rows.cuh). dk and dbias may be
-   NULL, and u without dk. DU: du is made, of SHIFT and TAPS that are known. ks_reduce.cu adds
-   parts up.
+   dk is for s in one of `groups` groups of SLOTS taps (conv_short_rows.cuh). dk and dbias may be
+   NULL, and u without dk. DU: du is computed too, with SHIFT and TAPS known at compile time.
+   ks_reduce.cu adds parts up.
 
-   A block of threads has lanes WIDTH channels and a part of the strips of all rows; what
-   its strips have is added up by a tree. Which numbers are added to which depends on sizes
-   alone. */
+   A block of threads has lanes WIDTH channels and a part of the strips of all rows. A tree adds
+   up the sums of its strips. The order of sums depends only on sizes. */
 // SPDX-License-Identifier: Apache-2.0
 #define RESIDENT (sizeof(X) == 2 && TAPS && !DU ? 3 : 2)
 #include "conv_short_rows.cuh"

@@ -1,18 +1,18 @@
-/* Convolutions of few taps, channels first, for u and y [rows][length] of which row r has
-   channel h = r mod channels:
+/* Short convolutions, channels first, for u and y [rows][length], where row r has channel
+   h = r mod channels:
 
        y[r][t] = bias[h] + sum over s < taps of k[h][s] u[r][t + shift - s],
 
-   with zeros for u outside of its row or, PACKED, of its sequence; reversed: the last tap
-   comes first. The sum is made in the order of s.
+   with zeros for u outside of its row or, PACKED, of its sequence. reversed: the last tap comes
+   first. Sums are computed in the order of s.
 
-   A block of threads makes a tile of PIECES THREADS pieces of y (conv_short.cuh) that lie
-   together, and `steps` tiles that follow each other, so that blocks which run at a time are
-   close together in memory. BESIDE threads have BESIDE PIECES pieces that lie together: they
-   often are of one row, whose taps a thread reads once. It reads all its pieces with their
-   windows, whose other pieces are those of its neighbours, before it writes any. Where a row
-   ends inside of a piece the sums are made again with the taps of the next one. Tiles that are
-   not aligned, or end the arrays, are made number by number. */
+   A block of threads computes a tile of PIECES THREADS neighbouring pieces of y
+   (conv_short.cuh), and `steps` tiles in a row, so that blocks that run at a time are close
+   together in memory. BESIDE threads have BESIDE PIECES neighbouring pieces. They are often
+   from one row, whose taps a thread then reads once. A thread reads all its pieces with their
+   windows, which overlap its neighbours' pieces, before it writes any. Where a row ends inside
+   a piece, the sums are computed again with the taps of the next row. Tiles that are not
+   aligned, or that end the arrays, are computed number by number. */
 // SPDX-License-Identifier: Apache-2.0
 #define RESIDENT (sizeof(S) == 8 ? 3 : !TAPS ? 4 : TAPS < 6 ? 8 : 6)
 #include "conv_short.cuh"

@@ -1,14 +1,14 @@
-/* Convolutions of few taps, channels last, for u and y [batch][length][channels]:
+/* Short convolutions, channels last, for u and y [batch][length][channels]:
 
        y[b][t][h] = bias[h] + sum over s < taps of k[h][s] u[b][t + shift - s][h],
 
-   with zeros for u outside of its length; reversed: the last tap comes first. The sum is
-   made in the order of s.
+   with zeros for u outside of its length. reversed: the last tap comes first. Sums are computed
+   in the order of s.
 
-   A block of threads has lanes WIDTH channels and, in `steps` steps, all strips of a
-   part of the times. Taps come through shared memory, once where all are taken at a time.
-   A strip reads its whole window, TIMES + SLOTS - 1 rows of memory, before it makes anything.
-   SLOTS - 1 of these rows belong to the strip before. */
+   A block of threads has lanes WIDTH channels and, in `steps` steps, all strips of a part of
+   the times. Taps pass through shared memory, only once if all are taken at a time. A strip
+   first reads its whole window, TIMES + SLOTS - 1 rows of memory; SLOTS - 1 of these rows
+   belong to the strip before. */
 // SPDX-License-Identifier: Apache-2.0
 #define RESIDENT (TAPS || sizeof(S) == 4 ? 2 : 1)
 #include "conv_short_rows.cuh"

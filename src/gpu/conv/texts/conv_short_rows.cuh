@@ -1,9 +1,9 @@
-/* What texts of convolutions of few taps, channels last, have in common.
+/* What texts of short convolutions, channels last, share.
 
-   A thread has WIDTH neighbouring channels, a piece of a row of memory, and takes TIMES
-   times at once. Of a block's threads `lanes` are side by side, and strips of so many times
-   below each other. SLOTS taps are taken at a time: all (TAPS of them), or groups (TAPS
-   0). PIECES_ALIGNED: pieces lie at multiples of their size. */
+   A thread has WIDTH neighbouring channels, a piece of a row of memory, and takes TIMES times
+   at once. A block has `lanes` threads side by side, and strips of TIMES times below each
+   other. SLOTS taps are taken at a time: all (TAPS taps), or groups (TAPS 0). PIECES_ALIGNED:
+   pieces are at multiples of their size. */
 // SPDX-License-Identifier: Apache-2.0
 #include "simt.h"
 

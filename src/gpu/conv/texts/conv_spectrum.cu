@@ -1,11 +1,12 @@
-/* Spectra for conv_mma.cu from those of conv_transform.cu: of each filter POINTS numbers as
-   pairs of f16, in the order of the registers that meet them, scaled so that the largest part
-   is 1 to 2, and then that scale, in f32, times POINTS, by which transforms there are less.
+/* Spectra for conv_mma.cu from those of conv_transform.cu. A filter has POINTS numbers as pairs
+   of f16, in the order of the registers that multiply them, scaled so that the largest part is
+   1 to 2. The scale follows in f32, times POINTS, because transforms of conv_mma.cu are smaller
+   by that factor.
 
-   Number f of a spectrum is that of the frequency f = p + ROWS (p0 + ROOT (p1 + 16 p2)), and
-   each row p has numbers, the scale and, beside it, a place for the largest part of as many
-   numbers in the order of conv_transform.cu. A block of threads has these, of a filter:
-   first their largest part is found, then they are moved; of one row, in the same launch. */
+   Number f of a spectrum has the frequency f = p + ROWS (p0 + ROOT (p1 + 16 p2)). Each row p has
+   its numbers, its scale and beside it a place for the largest part of as many numbers in the
+   order of conv_transform.cu. A block of threads has those numbers of a filter. It first finds
+   their largest part, and then moves them; with one row, in the same launch. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

@@ -2,10 +2,10 @@
 
        y[t] = sum over segments of (sum over s in the segment of k[s] u[t - s]),
 
-   each sum in its order, whatever the block of numbers: the same bits for any cut. The past
-   lies in ring[channel][SEGMENT][columns], number t at t mod (SEGMENT columns), and taps in
-   k[filter][SEGMENT][segments]. A block of threads has TIMES numbers of a channel, of which
-   32 threads each sum a segment at a time. */
+   each sum in order, whatever the block of numbers, so the bits do not depend on the cut. The
+   past is in ring[channel][SEGMENT][columns], number t at t mod (SEGMENT columns), and taps are
+   in k[filter][SEGMENT][segments]. A block of threads has TIMES numbers of a channel. For each
+   number 32 threads sum one segment each at a time. */
 // SPDX-License-Identifier: Apache-2.0
 #define TIMES   8
 #define LANES   32

@@ -1,5 +1,5 @@
-/* Numbers of a stream into its ring (conv_stream.cu): number i of the `count` from `from` on
-   of each channel of u[channels][whole] is that of time `time` + i. */
+/* Puts numbers of a stream into its ring (conv_stream.cu): numbers from, ..., from + count - 1
+   of each channel of u[channels][whole], which have the times `time`, `time` + 1, ... */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

@@ -1,10 +1,10 @@
-/* Sums over windows of a filter, of the spectrum of dy times the conjugate of x's. Of pairs, the
-   sum of both is the real part of what this becomes. Rows of dy have the inverses of the exponents
-   of x's, so that the products of both rows have their true sizes.
+/* Sums over the windows of a filter, of the spectrum of dy times the conjugate spectrum of x. For
+   pairs, the real part of the transformed result is the sum of both rows. Rows of dy have the
+   inverses of the exponents of x, so the products of both rows have their true magnitudes.
 
-   A block of threads has a tile of a part of the windows of a filter, which follow each
-   other. Windows are rows of numbers (LOAD 0) or points (1). The sums are made in order,
-   in sums[filter][part][POINTS]; `kept` has room for N points of every block of threads. */
+   A block of threads has a tile of a part of the windows of a filter, which follow each other.
+   Windows are rows of numbers (LOAD 0) or points (1). The sums are computed in order, in
+   sums[filter][part][POINTS]; `kept` has room for N points of every block of threads. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS TEAM
 #include "simt.h"

@@ -1,5 +1,5 @@
-/* The way back: gradients of filters from `points` times their sums by lag, as
-   dn_conv_take_filter() makes them (conv/frame.c). */
+/* The inverse of conv_lay.cu: gradients of filters from `points` times their sums by lag, as
+   dn_conv_take_filter() computes them (conv/frame.c). */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

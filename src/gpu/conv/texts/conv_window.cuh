@@ -1,14 +1,15 @@
 /* Windows of rows of numbers.
 
-   A window has 2 POINTS numbers; number j is number start + j of its row. Numbers `there`
-   count, others are zero; where rows are periodic, numbers before and after the row repeat
-   it. Numbers `made` are stored. HALF: those from POINTS on are zero, and are not made, or
-   are added to those before (FOLD), or taken from them (and ADJOINT). PAIR: a window has
-   POINTS numbers of a row of the batch, and as many of the next one if that is there.
+   A window has 2 POINTS numbers; number j is number start + j of its row. Numbers in the range
+   `there` count and others are zero. Where rows are periodic, numbers before and after the row
+   repeat it. Numbers in the range `made` are stored. HALF: numbers from POINTS on are zero and
+   are not stored, or are added to those before (FOLD), or subtracted from them (and ADJOINT).
+   PAIR: a window has POINTS numbers of a row of the batch, and POINTS of the next row if there
+   is one.
 
-   Rows are [batch][channels][length] with `windows` each or, where there are pieces, parts
-   of `channels` rows of `length` numbers, of which each has the same `windows` pieces.
-   GROUPS: arrays of which `flags` say so are [batch][GROUPS][channels][length]. */
+   Rows are [batch][channels][length] with `windows` windows each. With pieces, they are parts
+   of `channels` rows of `length` numbers, and each row has the same `windows` pieces. GROUPS:
+   arrays that `flags` names are [batch][GROUPS][channels][length]. */
 // SPDX-License-Identifier: Apache-2.0
 
 #define PERIODIC 1 /* bits of `flags` */

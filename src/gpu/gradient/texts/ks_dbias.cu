@@ -1,9 +1,9 @@
 /* Parts of dbias[row] = sum over s of dy[row][s], each over a slab of `slab` batch
    columns; ks_reduce.cu adds them up. part[slab][row], type S.
 
-   Batch-first (LAST 0) a thread sums one row over a slab. Batch-last a block of threads
-   sums one row over a slab: every thread its columns, then by a tree. A thread has WAYS
-   sums, so that as many loads are on their way. */
+   Batch-first (LAST 0) a thread sums one row over a slab. Batch-last a block of threads sums
+   one row over a slab: every thread sums its columns, and a tree adds the threads up. A thread
+   has WAYS sums, so WAYS loads are in flight. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 128
 #define WAYS    8

@@ -1,9 +1,9 @@
 /* Parts of dw[i][r][k][j] = sum over s of dy[i][r][j][s] conj(x[i][k][j][s]), each over a
    slab of `slab` batch columns; ks_reduce.cu adds them up.
 
-   A block of threads makes a tile of BR rows r, BC columns k and BJ lanes j, a thread
-   TR x TC of them for one j, walking along s in steps of BS. Tiles are numbered slab by
-   slab; part[slab][i][r][k][j], type S. */
+   A block of threads computes a tile of BR rows r, BC columns k and BJ lanes j, and a thread
+   TR x TC of these for one j, along s in steps of BS. Tiles are numbered slab by slab.
+   part[slab][i][r][k][j] has type S. */
 // SPDX-License-Identifier: Apache-2.0
 #define ROW_THREADS    (BR / TR)
 #define COLUMN_THREADS (BC / TC)

@@ -1,4 +1,4 @@
-/* What texts for weight gradients have in common: stages of an operand in shared memory.
+/* What texts for weight gradients share: stages of an operand in shared memory.
    The including text defines ELEMENT, LAST, TOGETHER, LANES, BLOCKS, DEPTH, STAGES; which
    threads copy, COPIERS of them from COPIER 0 on; and FLIPPED(line), bits of the place in a
    line that are flipped, equal for lines that are multiples of FLIP_PERIOD apart. */

@@ -5,11 +5,11 @@
    flat boxes: stages of DEPTH columns s in segments of 16 rows by four lanes, [segment][s]
    [128 bytes], with the 128-byte swizzle.
 
-   Threads read their elements of A from there, all lanes at once, and make words of two
-   columns s. Four more warps set the lanes of B apart, [lane][64 rows][s][128 bytes]: a
-   matrix of eight pieces of 16 bytes, each of two rows, turned, is for each lane the eight
-   even or odd ones of 16 rows, a chunk. Chunks of a lane are rotated by twice its number, so
-   that eight chunks that are stored together lie in different banks.
+   Threads read their elements of A from there, all lanes at once, and pack two columns s into
+   a word. Four more warps separate the lanes of B, [lane][64 rows][s][128 bytes]. They turn a
+   matrix of eight pieces of 16 bytes, of two rows each: for each lane this gives the eight even
+   or odd rows of 16, a chunk. Chunks of a lane are rotated by twice its number, so that eight
+   chunks that are stored together are in different banks.
 
    part[slab][i][r][k][j]; if `add`, sums are added to what is there. Grid: tiles x slabs,
    slab by slab. */

@@ -1,5 +1,5 @@
-/* The kernel of texts whose B is made in places (ks_dw_places.cuh), PLACES_BYTES of them. The
-   including text defines sums, make(), by the groups that multiply, and store_sums(). */
+/* The kernel of texts that prepare B in places (ks_dw_places.cuh), PLACES_BYTES in all. The
+   including text defines sums, make(), which the multiplying groups call, and store_sums(). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_dw_places.cuh"

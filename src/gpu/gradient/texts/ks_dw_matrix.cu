@@ -3,8 +3,8 @@
    capability 9.0 read as they lie, both turned.
 
    The copy engine fetches the operands of a tile (ks_dw_tiles.cuh) in stages of DEPTH columns s.
-   A stage has segments of 64 rows [segment][s][128 bytes], with the 128-byte swizzle; what lies
-   outside is zero.
+   A stage has segments of 64 rows [segment][s][128 bytes], with the 128-byte swizzle and zeros
+   outside of the matrix.
 
    part[slab][i][r][k]; if `add`, sums are added to what is there. Grid: tiles x slabs, slab
    by slab. */

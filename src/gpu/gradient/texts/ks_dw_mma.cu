@@ -2,26 +2,26 @@
    compute capability 8.0 on, each over a slab of `slab` columns s of the batch;
    ks_reduce.cu adds them up. Sums run over s, and neither operand has to be turned:
 
-   Batch-first, what lies together are lanes j of one row, or rows. So a block makes a tile
-   of TOGETHER lanes, TILE_R rows r by TILE_K columns k, and a thread reads from shared
-   memory vectors of VECTOR elements of one column s: LANES_OF of them are lanes, and each
-   element belongs to an operand of its own. Two 16-bit elements of different columns s
-   become a word in registers. Batch-last (LAST, 4 bytes an element), a vector is four
-   columns s of one row, and TOGETHER is 1.
+   Batch-first, lanes j of one row, or rows, are contiguous. So a block computes a tile of
+   TOGETHER lanes, TILE_R rows r by TILE_K columns k. A thread reads from shared memory vectors
+   of VECTOR elements of one column s. LANES_OF of these are lanes, and each element belongs to
+   a different operand. Two 16-bit elements of different columns s become a word in registers.
+   Batch-last (LAST, 4 bytes an element), a vector is four columns s of one row, and TOGETHER
+   is 1.
 
-   Which columns s, and which rows, a thread's places in an operand mean is free if both
-   operands agree; it is chosen so that threads meet different banks.
+   A thread's places in an operand may stand for any columns s and rows if both operands agree.
+   The choice makes threads access different banks.
 
-   With BOXES the copy engine of compute capability 9.0 fetches stages by maps of x and dy.
-   FLAT ones are of all lanes of some rows, in segments of 128 bytes [segment][s], with the
-   128-byte swizzle. Others are of lanes of 64 bytes; their lines have two rows more than a
-   tile, so that threads meet banks once with the 64-byte swizzle. Otherwise threads copy.
+   With BOXES the copy engine of compute capability 9.0 fetches stages by maps of x and dy. FLAT
+   boxes have all lanes of some rows, in segments of 128 bytes [segment][s], with the 128-byte
+   swizzle. Other boxes have lanes of 64 bytes. Their lines have two rows more than a tile, so
+   that with the 64-byte swizzle threads access different banks. Without BOXES threads copy.
 
-   A block has GROUPS times WARPS_R x WARPS_K warps, a group for its vectors of lanes; a
-   warp makes 16 TILES_R by 8 TILES_K vectors. Operands have STEP columns s: fewer take fewer
-   registers. Copies run STAGES - 1 stages of DEPTH columns s ahead. f32 is the sum of two
-   tf32 numbers (SPLIT), the products of the small parts left out; sums leave the tensor
-   cores after FLUSH stages, since those do not round to nearest.
+   A block has GROUPS times WARPS_R x WARPS_K warps; each group has its own vectors of lanes. A
+   warp computes 16 TILES_R by 8 TILES_K vectors. Operands have STEP columns s; fewer need fewer
+   registers. Copies run STAGES - 1 stages of DEPTH columns s ahead. f32 is the sum of two tf32
+   numbers (SPLIT), and products of the small parts are left out. Tensor cores do not round to
+   nearest, so sums leave them after FLUSH stages.
 
    part[slab][i][r][k][j], batch-last [slab][i][j][r][k]; if `add`, sums are added to what
    is there. Grid: tiles x slabs, slab by slab. */

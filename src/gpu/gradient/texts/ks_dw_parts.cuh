@@ -1,5 +1,5 @@
-/* Columns s of a block of threads, and where it puts sums over them: what all texts for
-   weight gradients on tensor cores have in common. */
+/* What all texts for weight gradients on tensor cores share: the columns s of a block of
+   threads, and where it stores sums over them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "words.cuh"

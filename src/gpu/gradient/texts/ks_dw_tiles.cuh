@@ -1,7 +1,7 @@
 /* Tiles of weight gradients by products of four warps, for compute capability 9.0. Operand A is
-   dy and B is x, or the other way round (SWAPPED). A block of threads makes TILE_A rows of A,
-   64 for each of GROUPS_A groups, by TILE_B rows of B, COLUMNS for each of GROUPS_B, for TOGETHER
-   lanes. Four more warps are COPIERS, if there are such. */
+   dy and B is x, or the other way round (SWAPPED). A block of threads computes TILE_A rows of A,
+   64 for each of GROUPS_A groups, by TILE_B rows of B, COLUMNS for each of GROUPS_B groups, for
+   TOGETHER lanes. COPIERS, if there are any, are four more warps. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "words.cuh"

@@ -2,15 +2,14 @@
    9.0: a block (i, j) is a dense product of matrices whose sums run over columns s of the
    batch.
 
-   Operands A and B of a tile (ks_dw_tiles.cuh) come as they lie, in stages of DEPTH columns s.
-   Threads read their elements of A from there. B has to lie in shared memory row by row, with
-   the 128-byte swizzle: it is split into two tf32 numbers, and turned if it is batch-first, on
-   the way from the stage to one of PLACES.
+   Operands A and B of a tile (ks_dw_tiles.cuh) are fetched in stages of DEPTH columns s, in
+   their order in memory. Threads read their elements of A from a stage. Tensor cores need B in
+   shared memory row by row, with the 128-byte swizzle. So B is split into two tf32 numbers,
+   and turned if it is batch-first, on the way from the stage to one of PLACES.
 
-   A tile has 1 to 4 lanes, batch-last 1. The products of the small parts are left out; sums
-   leave the tensor cores after FLUSH stages, since those do not round to nearest. Four more
-   warps fetch, or let the copy engine fetch FLAT boxes, of all lanes of some rows, and make
-   B. */
+   A tile has 1 to 4 lanes, batch-last 1. Products of the small parts are left out. Tensor cores
+   do not round to nearest, so sums leave them after FLUSH stages. Four more warps prepare B,
+   and fetch, or let the copy engine fetch FLAT boxes of all lanes of some rows. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks_dw_tiles.cuh"
 

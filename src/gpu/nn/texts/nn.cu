@@ -1,5 +1,5 @@
-/* What models need beside products and convolutions (device/nn.h), but for attention. Each
-   kernel has a job as its table, whose fields it names first; rows are [rows][width]. */
+/* Operations of models beside products, convolutions and attention (device/nn.h). Each kernel
+   has a job as its table, and names the job's fields first. Rows are [rows][width]. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  128
 #define RESIDENT 5

@@ -5,10 +5,10 @@
    heads being slices of `head` numbers of rows [rows][width]. HEAD is head, rounded up to
    a multiple of COLUMNS.
 
-   A block makes QUERIES rows of y for one head. KEYS rows of k are scored at a time; what
-   was summed before is scaled down whenever a greater score comes (Milakov, Gimelshein,
-   arXiv 1805.02867), so that nothing but tiles is kept. A thread scores ROWS queries with
-   two keys, then sums for ROWS queries HEAD / COLUMNS numbers of y. */
+   A block computes QUERIES rows of y for one head. KEYS rows of k are scored at a time. Earlier
+   sums are scaled down whenever a greater score comes (Milakov, Gimelshein, arXiv 1805.02867),
+   so only tiles are kept. A thread scores ROWS queries with two keys, then sums HEAD / COLUMNS
+   numbers of y for ROWS queries. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  128
 #define RESIDENT (HEAD > 128 ? 2 : 4)

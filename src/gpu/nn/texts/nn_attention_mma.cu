@@ -1,10 +1,10 @@
 /* Softmax attention (nn_attention.cu) in 16 bits, by tensor cores from compute capability 8.0
-   on. HEAD is the numbers of a head, rounded up to a multiple of 16, at most 128.
+   on. HEAD is the size of a head, rounded up to a multiple of 16, at most 128.
 
-   A block makes QUERIES rows of y for one head, a warp 16 of them, KEYS rows of k and v at a
-   time while the next ones are on their way. The results of a product are, in the registers
-   of a warp, the left operand of the next one: weights exp(score - most), rounded to the type
-   of rows; what they are divided by in the end is the sum of those that are not rounded. */
+   A block computes QUERIES rows of y for one head, a warp 16 of them. It takes KEYS rows of k
+   and v at a time while the next rows are fetched. In the registers of a warp the results of
+   one product are the left operand of the next: weights exp(score - most), rounded to the type
+   of rows. At the end they are divided by the sum of the weights before rounding. */
 // SPDX-License-Identifier: Apache-2.0
 #include "pieces.cuh"
 

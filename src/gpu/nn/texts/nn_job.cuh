@@ -1,4 +1,4 @@
-/* What texts for models' operations have in common. */
+/* What texts for models' operations share. */
 // SPDX-License-Identifier: Apache-2.0
 #include "nn_table.cuh"
 

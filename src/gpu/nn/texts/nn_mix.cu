@@ -1,5 +1,5 @@
-/* What models with long convolutions need beside them (device/nn.h). Each kernel has a job
-   as its table, whose fields it names first. */
+/* Operations of models with long convolutions (device/nn.h). Each kernel has a job as its table,
+   and names the job's fields first. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  128
 #define RESIDENT 6

@@ -1,5 +1,5 @@
-/* The table of texts for models' operations: src/cuda/nn.c fills it. What in[] and out[] point
-   to is numbers of rows or of sums, as device/nn.h says. */
+/* The table of texts for models' operations, which src/cuda/nn.c fills. in[] and out[] point to
+   numbers in the type of rows or of sums, as device/nn.h says. */
 // SPDX-License-Identifier: Apache-2.0
 #define MOST_SEQUENCES 239
 

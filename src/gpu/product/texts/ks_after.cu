@@ -1,11 +1,11 @@
-/* y = activation(y + bias), in place, for products that a library has made: their sums have
-   been rounded to the type of y. The activation is the define ACTIVATION.
+/* y = activation(y + bias), in place, after products of a library, whose sums were rounded to
+   the type of y. The define ACTIVATION names the activation.
 
        batch-first (LAST 0): y[s][row];  batch-last (LAST 1): y[row][s]
 
-   A thread takes every so many pieces of 16 bytes, where lines of y are whole, aligned pieces,
-   else elements; the last ones first, which a cache still has. It steps through lines without
-   dividing. None of x, w and residual is looked at. */
+   Threads in turn take pieces of 16 bytes if lines of y are whole, aligned pieces, otherwise
+   elements. The last ones, which a cache still has, come first. A thread steps through lines
+   without dividing. x, w and residual are not used. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  256
 #define RESIDENT 6

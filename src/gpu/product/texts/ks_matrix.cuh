@@ -1,5 +1,5 @@
-/* What products of matrices have in common, in ks_mma.cu and ks_wgmma.cu: tiles of rows, the bias,
-   and with GATED, which makes y of half as many blocks, gates. */
+/* What products of matrices in ks_mma.cu and ks_wgmma.cu share: tiles of rows, the bias, and,
+   with GATED, gates, which leave half as many blocks of y. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ending.cuh"

@@ -2,8 +2,8 @@
    are `a` and whose lanes are `d`, from w[a1][b1][c1][d1] and w[a2][b2][c2][d2] of any
    types, in f64 or c128.
 
-   A thread makes one number: a sum over columns of the left factor's row, in order, of
-   those that meet the column in the right one. Grid: numbers / THREADS, rounded up. */
+   A thread computes one number: a sum in order over the columns of the left factor's row that
+   meet the column of the right factor. Grid: numbers / THREADS, rounded up. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "numbers.cuh"

@@ -1,12 +1,12 @@
-/* Weights, wherever they lie in memory, in the order of rows, several jobs at once: to[n] is
-   what the job's map says for n (gpu/product/pack_map.h), or number n of `from` if there is no map.
-   It stays as it is if it comes from an array that is NULL. Numbers of `type` become numbers
-   of X, or of S if `wide`, rounded once; f32 is rounded further to 23 - dropped bits of
+/* Packs weights from anywhere in device memory into the order of rows, several jobs at once.
+   to[n] is the number that the job's map names for n (gpu/product/pack_map.h), or number n of
+   `from` if there is no map. It does not change if its array is NULL. Numbers of `type` become
+   numbers of X, or of S if `wide`, rounded once; f32 is rounded further to 23 - dropped bits of
    mantissa.
 
-   A thread makes one number, so that as many as there may be wait for memory; a job's blocks
-   of threads begin at `first`. Grid: count / THREADS of all jobs, each rounded up. The table
-   is that of cuda/pack.c. */
+   A thread moves one number, so that as many loads as possible are in flight. A job's blocks of
+   threads begin at `first`. Grid: the sum over jobs of count / THREADS, each rounded up.
+   cuda/pack.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "numbers.cuh"

@@ -9,20 +9,20 @@
    q = L_BLOCKS. mid is rounded to the type of x, as between two steps, and never leaves
    the multiprocessor.
 
-   A thread block stays on its multiprocessor and makes tile after tile: all mid and all
-   y of one i for TILE = 8 EIGHTS columns s. A warp takes units of a tile:
+   A thread block stays on its multiprocessor and computes tile after tile: all mid and all y
+   of one i for TILE = 8 EIGHTS columns s. A warp takes units of a tile:
    - of the inner product: 16 JT lanes j for UNIT_K neighbouring k (of K). x goes from memory
-     to registers, 16 bytes a lane: which columns k of L a register holds is free, as l is
-     packed in the same order. What is stored are words, in 16-bit types pairs of k, so
-     that mid is turned on the way: each lane j has a matrix [TILE][COLS] in shared memory.
-   - of the outer product: UNIT_J lanes j, which are ordinary products. Words, in 16-bit
-     types pairs of j, are stored where the lanes' mid was: only this warp reads it.
-   Units of 16-bit types have two k or j, the halves of a word; those of tf32 may have one.
-   At last all warps gather these words and write y in whole lines.
+     to registers, 16 bytes a lane. A register may hold any columns k of L, because l is packed
+     in the same order. Words are stored, in 16-bit types pairs of k, which turns mid: each
+     lane j has a matrix [TILE][COLS] in shared memory.
+   - of the outer product: UNIT_J lanes j, which are ordinary products. Words, in 16-bit types
+     pairs of j, are stored where the lanes' mid was, because only this warp reads it.
+   Units of 16-bit types have two k or j, the halves of a word; units of tf32 may have one.
+   Last, all warps gather these words and write y in whole lines.
 
-   Weights come from the second cache, 16 bytes a lane in the order of registers, two
-   steps (16 JT or ROWS rows by 64 bytes of columns k) ahead; x comes a unit ahead, across
-   the borders of tiles, so that it flows while the outer product is made.
+   Weights are loaded from the second cache, 16 bytes a lane in the order of registers, two
+   steps (16 JT or ROWS rows by 64 bytes of columns k) ahead. x is loaded a unit ahead, across
+   the borders of tiles, so that its loads overlap the outer product.
 
    Limits of a tile: registers (8 floats for 16 rows by 8 columns s; x of a unit), shared
    memory (mid), and the second cache, from which each tile reads all weights.

@@ -1,13 +1,13 @@
-/* Parts that are added up, several jobs at once:
+/* Adds up parts, several jobs at once:
 
        to[i s0 + r s1 + k s2 + j s3] = sum over slabs of part[slab][i][r][k][j],
 
-   conjugated if asked. If dense, parts are [slab][i][r][j][k][j'], and those of equal lanes
-   are taken. Parts are numbers of S, or of X if `narrow` is odd; sums too, or, if it is 2 or
-   3, rounded to X.
+   conjugated if asked. If dense, parts are [slab][i][r][j][k][j'], and those with j = j' are
+   taken. Parts have type S, or X if `narrow` is odd. Sums have type S, or are rounded to X if
+   `narrow` is 2 or 3.
 
-   In lines, a thread adds up `per` neighbouring numbers, 1 or the V of 16 bytes if that
-   divides their count, of a share of the slabs: `ways` threads, a power of two, have
+   In lines, a thread adds up `per` neighbouring numbers over a share of the slabs; `per` is 1,
+   or the V numbers of 16 bytes if V divides the count. `ways` threads, a power of two, have
    neighbouring slabs each, and one of them adds up their sums, all in order.
 
    In tiles, of `wide` lanes j, a power of two, by 1,024 / wide places (r, k), parts are
@@ -15,7 +15,7 @@
    neighbouring places and write neighbouring lanes.
 
    A job's `blocks` blocks of threads, which take tiles or lines in turn, begin at `first`.
-   The table is that of cuda/dw.c. */
+   cuda/dw.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

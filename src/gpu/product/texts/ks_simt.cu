@@ -1,10 +1,10 @@
 /* y = residual + activation(K x + bias) on vector units, for any pattern, layout and type.
 
-   A block of threads makes a tile of y: BR rows r, BS batch columns s and BJ lanes j of
-   one block i, a thread TR x TS of them for one j. It walks along k in steps of BK,
-   with x[k][j][s] and w[k][j][r] in shared memory as sums, two buffers of each: while
-   one is multiplied the next is on its way. Results leave through shared memory, so that
-   neighbouring threads write neighbouring elements whatever the layout.
+   A block of threads computes a tile of y: BR rows r, BS batch columns s and BJ lanes j of one
+   block i; a thread computes TR x TS of them for one j. It goes along k in steps of BK, with
+   x[k][j][s] and w[k][j][r] in shared memory in the type of sums. Both have two buffers: one is
+   multiplied while the next is loaded. Results pass through shared memory, so that neighbouring
+   threads write neighbouring elements in any layout.
 
        batch-first (LAST 0): x[s][i][k][j], y[s][i][r][j]
        batch-last  (LAST 1): x[i][k][j][s], y[i][r][j][s]

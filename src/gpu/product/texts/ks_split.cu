@@ -1,20 +1,18 @@
 /* Kronecker-sparse products of few columns, on tensor cores from compute capability 8.0
    on:
        y[i, r, j] = sum over k of w[i][r][k][j] x[i, k, j] + bias[i, r, j].
-   They are bound by the weights, which stream past once for 8 TILES_S columns s of
-   the batch. So that many bytes are on their way, columns k are split: steps of
-   TILE_K of them are taken in turn by WARPS_K ways of a block, which makes a tile of
-   16 TILES_R WARPS_R rows r and TOGETHER lanes j of one block i. Copies run
-   STAGES - 1 steps ahead, and no way waits for another before their sums meet, which
-   are added up in the order of the ways.
+   The weights bound their time; they are read once for 8 TILES_S columns s of the batch. To
+   keep many bytes in flight, columns k are split: WARPS_K ways of a block take steps of TILE_K
+   columns in turn. A block computes a tile of 16 TILES_R WARPS_R rows r and TOGETHER lanes j of
+   one block i. Copies run STAGES - 1 steps ahead. No way waits for another until their sums are
+   added up, in the order of the ways.
 
    w is packed as the registers of the product's left operand, [i][lanes][16 rows]
-   [step][unit][TOGETHER][thread of a warp][16 bytes], zeros outside the matrix; each
-   thread copies what it needs itself. Of x a thread has SLOTS columns k in each of
-   the UNITS instructions of a step, which follow each other: they begin at its number
-   mod 4 times OWN_K. What lies together in memory beside a column k is BESIDE
-   elements: batch-first lanes j, of column s = 8 t + n for tile t and n, the thread's
-   number / 4; batch-last columns s = TILES_S n + t.
+   [step][unit][TOGETHER][thread of a warp][16 bytes], zeros outside the matrix. Each thread
+   copies what it needs itself. In each of the UNITS instructions of a step a thread has SLOTS
+   columns k of x. They follow each other and begin at (its number mod 4) OWN_K. BESIDE elements
+   are contiguous at a column k: batch-first lanes j, of column s = 8 t + n for tile t and
+   n = the thread's number / 4; batch-last columns s = TILES_S n + t.
 
    f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu. Batch-last x is read and
    y is written in orders of rows (orders.cuh).

@@ -1,21 +1,21 @@
-/* y = residual + activation(K x + bias) on vector units for few columns k, of any pattern and
-   alignment: a number of y takes a few of x, which its neighbours in memory find next to each
-   other, and memory is what bounds it.
+/* y = residual + activation(K x + bias) on vector units for few columns k, in any pattern and
+   alignment. A number of y needs few numbers of x, neighbours in y need neighbours in x, and
+   memory bounds the time.
 
-   A block of threads makes TILE outputs o = (i ROWS + r) LANES + j of COLUMNS columns s, and then
-   of others; a thread keeps the weights of EACH outputs in registers, and makes them for SPAN
-   columns at once, so that as many loads are on their way. Threads beside each other have
+   A block of threads computes TILE outputs o = (i ROWS + r) LANES + j of COLUMNS columns s, and
+   then of others. A thread keeps the weights of EACH outputs in registers and computes them for
+   SPAN columns at once, so that SPAN loads are in flight. Neighbouring threads have
 
-       batch-first (LAST 0)  outputs that follow each other, OUTS of them: a thread's are OUTS apart
-       batch-last  (LAST 1)  columns that do; a thread's outputs are EACH rows of one lane j, a unit,
-                             which take the same numbers of x, its columns are COLUMNS apart. A
-                             block has OUTS units beside each other.
+       batch-first (LAST 0)  OUTS neighbouring outputs; a thread's outputs are OUTS apart
+       batch-last  (LAST 1)  neighbouring columns; a thread's columns are COLUMNS apart. Its
+                             outputs are a unit: EACH rows of one lane j, which need the same
+                             numbers of x. A block has OUTS units beside each other.
 
        x[s][A][COLS][LANES], y[s][A][ROWS][LANES], or batch-last x[A][COLS][LANES][s], ...
        w[COLS][tiles][TILE], type S, zeros where there is no output; batch-last as many units as
        a block may have divide
 
-   The sum over k is in ascending order. Blocks that follow each other make tiles that do. */
+   The sum over k is in ascending order. Neighbouring blocks compute neighbouring tiles. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS   256
 #define MOST_OUTS 8 /* batch-last */

@@ -2,13 +2,13 @@
    columns k, in shared memory, and pieces of y. All are rows of 128 bytes, their 16-byte
    chunks exchanged by the 128-byte swizzle.
 
-   Types: f16, bf16 (TYPE_BF16), and numbers of 32 bits (ELEMENT 4), which are rounded
-   to tf32, or with SPLIT cut into two such numbers each, whose three large products
-   are added: as good as f32.
+   Types: f16, bf16 (TYPE_BF16), and numbers of 32 bits (ELEMENT 4). The latter are rounded to
+   tf32, or with SPLIT cut into two such numbers each, whose three large products are added:
+   as exact as f32.
 
-   Before it is included: X_BYTES and STAGE, the bytes of x in a stage and of all; ALIGNED,
-   whether the copy engine writes x to shared memory rather than threads; CLUSTER, the blocks
-   that a stage comes from. */
+   The including text defines X_BYTES and STAGE, the bytes of x in a stage and of the whole
+   stage; ALIGNED, true if the copy engine and not threads write x to shared memory; and
+   CLUSTER, the number of blocks that fetch a stage together. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_matrix.cuh"

@@ -1,13 +1,14 @@
-/* to[column][row] = from[row][column] + residual[column][row]: a block of threads takes squares of TILE x TILE in
-   turn, through shared memory. Blocks that run at a time write long pieces of the same
-   rows.
+/* to[column][row] = from[row][column] + residual[column][row]. A block of threads takes squares
+   of TILE x TILE in turn, through shared memory. Blocks that run at a time write long pieces of
+   the same rows.
 
    The residual may be NULL, or `to`.
 
-   Where all rows are whole, aligned pieces of 16 bytes, a thread takes a unit, PER rows
-   of a piece each, turns its PER x PER elements on the way to shared memory, and writes
-   pieces of other units. Units there are exchanged so that 8 threads meet different banks.
-   Else elements go one by one, through rows that are an element longer than a square's. */
+   If all rows are whole, aligned pieces of 16 bytes, a thread takes a unit: one piece of PER
+   rows. It turns the PER x PER elements on the way to shared memory, and then writes pieces of
+   other units. Units in shared memory are exchanged so that 8 threads access different banks.
+   Otherwise elements move one by one, through rows that are one element longer than a
+   square's. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  256
 #define RESIDENT 4

@@ -1,12 +1,12 @@
-/* Lanes apart: to[n][j][k] = from[n][k][j] for `count` matrices of `rows` rows k and LANES
-   lanes j. What was batch-first with d lanes is then batch-first with d times as many
+/* Separates lanes: to[n][j][k] = from[n][k][j] for `count` matrices of `rows` rows k and LANES
+   lanes j. An operand that is batch-first with d lanes becomes batch-first with d times as many
    blocks of one lane.
 
-   A unit is PER rows of WIDE lanes. A block of threads takes UNITS of them in turn, of one
-   matrix or of several, through shared memory: as pieces of 16 bytes as they follow each
-   other, and then for each lane PER elements, a piece again. Units there are a piece longer
-   than they must be, so that a warp, eight units by four lanes, meets banks once and writes
-   lines of 128 bytes. Elements that are no pieces go one by one. */
+   A unit is PER rows of WIDE lanes. A block of threads takes UNITS units in turn, of one matrix
+   or several, through shared memory: it loads pieces of 16 bytes in order, and stores for each
+   lane PER elements, which are a piece again. Units in shared memory are one piece longer than
+   necessary, so that a warp, eight units by four lanes, accesses different banks and writes
+   lines of 128 bytes. Elements that do not form pieces move one by one. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  256
 #define RESIDENT 6

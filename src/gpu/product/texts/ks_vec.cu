@@ -1,9 +1,9 @@
-/* y = residual + activation(K x + bias) for few batch columns, on vector units: bound by the weights, which
-   stream past once for NS columns.
+/* y = residual + activation(K x + bias) for few batch columns, on vector units. The weights,
+   which are read once for NS columns, bound the time.
 
-   A block of threads makes OUTS outputs o = r d + j of one block i. The 32 threads of a
-   warp take OUTS outputs by SHARES groups of KV columns k, a load of weights each; warps
-   take such steps in turn, and all sums of an output are added up in one order.
+   A block of threads computes OUTS outputs o = r d + j of one block i. The 32 threads of a warp
+   take OUTS outputs by SHARES groups of KV columns k, with one load of weights each. Warps take
+   such steps in turn, and all sums of an output are added up in one order.
 
        w[i][outputs / OUTS][step][SHARES][OUTS][KV], type X, zeros past the last output
        and column

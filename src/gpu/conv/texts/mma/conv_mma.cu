@@ -1,47 +1,47 @@
 /* Convolutions of windows by tensor cores, in 16 bits with sums in f32.
 
-   256 ROOT points are a matrix [ROOT][16][16] of them, and their transform three products
-   with matrices: over the first index, whose blocks p0 < ROOT then have 256 points each,
-   and, by one warp in its registers, over the other two. All are orthogonal up to rounding,
-   so that numbers keep their size: each has a factor 1 / sqrt(R).
+   256 ROOT points form an array [ROOT][16][16], and their transform is three products with
+   matrices. The first runs over the first index; its blocks p0 < ROOT then have 256 points
+   each. One warp does the other two in its registers. All matrices are orthogonal up to
+   rounding, with a factor 1 / sqrt(R), so numbers keep their magnitude.
 
        D[p0]         = sum over q0 of first[p0][q0] x[q0],      real and imaginary rows apart
        E[p0][p1][j]  = turn[p0][p1][j] sum over q of inner[p0][p1][q] D[p0][q][j]
        Y[p0][p1][p2] = sum over j of last[j][p2] E[p0][p1][j]
 
-   The constants of blocks (docs/conv.md (3)) are in `first` and `inner`, but for those of
-   the last step, turn. Y is multiplied with the spectrum and the same is done backwards.
+   The constants of blocks (docs/conv.md (3)) are in `first` and `inner`, except those of the
+   last step, `turn`. Y is multiplied by the spectrum, and the same steps run backward.
 
-   The results of a product are, in the registers of a warp, what is the left operand of the
-   next one; the way back needs them transposed once.
+   In the registers of a warp the results of one product are the left operand of the next. The
+   way back transposes them once.
 
-   Longer windows are a matrix of points, ROWS x COLUMNS. TILED, a member of a block has 16 of
-   its columns, ROWS = 16 ROOT: the first two products, over the rows, with j the column, and
-   turns of its own (twist), by which rows become windows like others. These are then
-   transformed, COLUMNS = 256 ROOT, and the columns back. In between points are pairs of f16,
-   real and imaginary parts of a row apart.
+   A longer window is a matrix of points, ROWS x COLUMNS. TILED: a member of a block has 16 of
+   its columns, ROWS = 16 ROOT. It does the first two products, over the rows, where j is the
+   column, with its own turns (twist), after which rows are windows like others. Then rows are
+   transformed, COLUMNS = 256 ROOT, and then the columns back. Between these launches points are
+   pairs of f16, with real and imaginary parts of a row apart.
 
        LOAD, STORE           0: rows of numbers   1: points
        FORWARD and INVERSE   both: windows, or rows of points; one: tiles of columns;
                              none: the largest magnitudes of rows, as bits of f32
 
-   Rows are scaled by a power of two so that they do not leave the range of f16, and the
-   spectrum has a scale for each filter.
+   Rows are scaled by a power of two so that they stay in the range of f16, and the spectrum has
+   a scale for each filter.
 
-   Sparse spectra keep frequencies p + ROWS (p0 + ROOT (p1 + 16 p2)) of a box: KEPT(X) is X of
-   log2 of each of its axes and how many are kept of it. Rows p that have none are neither
-   made, stored nor read; nor are blocks p0 without any.
+   Sparse spectra keep the frequencies p + ROWS (p0 + ROOT (p1 + 16 p2)) of a box. KEPT(X) calls
+   X for each axis, with its log2 and how many frequencies it keeps. Rows p and blocks p0
+   without frequencies are neither computed, stored nor read.
 
-   TAPS: numbers of x, of its factor and of that of y that are grouped may be those of rows that
-   go through as many taps where they are read (conv_mma_few.cuh); 0: none.
+   TAPS: grouped arrays, which may be x, its factor and the factor of y, can pass through a short
+   filter of TAPS taps where they are read (conv_mma_few.cuh); 0: none.
 
-   conv_mma_rows.cuh brings rows to shared memory, conv_mma_first.cuh or, where LAYERS,
-   conv_mma_layers.cuh makes D and x of it, conv_mma_products.cuh multiplies the rest,
-   conv_mma_results.cuh or, IN_ORDER, conv_mma_in_order.cuh stores results, conv_mma_sparse.cuh
+   conv_mma_rows.cuh loads rows to shared memory. conv_mma_first.cuh or, with LAYERS,
+   conv_mma_layers.cuh turns them into D and back. conv_mma_products.cuh does the other products.
+   conv_mma_results.cuh or, IN_ORDER, conv_mma_in_order.cuh stores results. conv_mma_sparse.cuh
    says what is kept.
 
-   AHEAD: what the next task reads comes to shared memory while this one is multiplied; not
-   where there are LAYERS.
+   AHEAD: what the next task reads is copied to shared memory while this task is multiplied. Not
+   with LAYERS.
 
    ROOT, WARPS for a window, MEMBERS windows of a block, HALF and PAIR (conv_window.cuh),
    TYPE_f16, _bf16, _f32: of rows. */

@@ -1,15 +1,15 @@
-/* Convolutions of long windows by tensor cores in one launch: what conv_mma.cu makes of a
-   matrix of points in several, by the blocks of a cluster that have its points in their shared
-   memory, ROWS / CLUSTER rows each, from the first product to the last.
+/* Convolutions of long windows by tensor cores in one launch, where conv_mma.cu needs several.
+   The blocks of a cluster keep the matrix of points in their shared memory, ROWS / CLUSTER rows
+   each, from the first product to the last.
 
-   A block finds the largest magnitudes of its rows; then, by one warp, tiles of 16 columns are
-   read, transformed and put where their rows are; rows are multiplied with the spectrum, where
-   they lie; and tiles of columns are fetched, transformed back and stored. In between the
-   blocks of a cluster wait for each other.
+   A block finds the largest magnitudes of its rows. Then each warp reads tiles of 16 columns,
+   transforms them and puts them where their rows are. Rows are multiplied by the spectrum in
+   place. Last, tiles of columns are fetched, transformed back and stored. Between these steps
+   the blocks of a cluster wait for each other.
 
    ROWS = 16; ROW_ROOT: COLUMNS = 256 ROW_ROOT; MEMBERS rows of a block are multiplied at a
-   time, by ROW_WARPS warps each. NEAR: the tables of rows are copied to shared memory. Else as
-   in conv_mma.cu. */
+   time, by ROW_WARPS warps each. NEAR: the tables of rows are copied to shared memory. All else
+   is as in conv_mma.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv_mma_numbers.cuh"
 

@@ -1,4 +1,4 @@
-/* Rows that go through filters of few taps where they are read (conv_mma.cu):
+/* Rows that pass through short filters where they are read (conv_mma.cu):
 
        z[j] = bias + sum over s < TAPS of k[s] u[j - s],
 

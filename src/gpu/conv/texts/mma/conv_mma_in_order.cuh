@@ -1,11 +1,11 @@
-/* IN_ORDER: results of rows that lie anywhere (conv_mma_odd.cuh), by way of shared memory, so
-   that each store has 16 bytes of memory, wherever these begin in a window.
+/* IN_ORDER: results of rows at any address (conv_mma_odd.cuh) pass through shared memory, so that
+   each store has 16 aligned bytes of memory, wherever these begin in a window.
 
-   Results take the place of D, in the order of numbers in the window. Where nothing is
-   multiplied any more they are rounded to 16 bits; else they are as f16 and have yet to be
-   scaled: such numbers have no more than a few times the norm of a row. Then each thread takes
-   eight numbers that lie together in memory. Where a row begins and ends, the rest of 16 bytes
-   belongs to others. */
+   Results take the place of D, in the order of numbers in the window. They are rounded to 16
+   bits if no multiplication follows. Otherwise they are f16 that must still be scaled; such
+   numbers are at most a few times the norm of a row. Then each thread takes eight numbers that
+   are contiguous in memory. Where a row begins or ends, the rest of the 16 bytes belongs to
+   other rows. */
 // SPDX-License-Identifier: Apache-2.0
 /* ---- to shared memory ---- */
 

@@ -1,10 +1,10 @@
-/* What conv_mma.cu does over the first index where that is at most 8: layers of radix 2 and one
-   of radix 3, 5 or 7 (conv_points.cuh) by vector units, as a product would fill a part of what
-   tensor cores multiply at a time. Their constants are known when this is compiled.
+/* The first index of conv_mma.cu where it is at most 8: vector units do layers of radix 2 and one
+   of radix 3, 5 or 7 (conv_points.cuh), because a product would fill only a part of what tensor
+   cores multiply at a time. The compiler knows the constants.
 
-   A lane has four columns of all rows of D, which it brings from shared memory and back to
-   where they were, or to where results go. Factors 1 / sqrt(ROOT) are in the matrices of the
-   second index. */
+   A lane has four columns of all rows of D. It loads them from shared memory and stores them
+   back, or to where results go. Factors 1 / sqrt(ROOT) are in the matrices of the second
+   index. */
 // SPDX-License-Identifier: Apache-2.0
 
 /* ROOT = EVEN x REST: a power of two and an odd rest. */

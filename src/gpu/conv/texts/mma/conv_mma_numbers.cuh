@@ -1,5 +1,5 @@
-/* What conv_mma.cu and conv_mma_cluster.cu know of numbers: the type of rows, windows of
-   these, and what a thread works on. */
+/* Numbers of conv_mma.cu and conv_mma_cluster.cu: the type of rows, windows of rows, and what
+   a thread works on. */
 // SPDX-License-Identifier: Apache-2.0
 #define WINDOW  (ROWS * COLUMNS)
 #define TILES(n) (((n) + 15) / 16)

@@ -1,11 +1,11 @@
-/* ODD: rows of conv_mma.cu that begin and end anywhere, not where segments of memory do.
+/* ODD: rows of conv_mma.cu that begin and end at any address, not at segments of memory.
 
-   A window then begins so many numbers earlier, or later, that its number 0 lies at a segment
-   of arrays that begin at one: chunks of eight numbers are aligned, but for those where a row
-   begins or ends. A product with a filter does not depend on where in its window a row lies.
-   Where there is no room for that, and where rows repeat, chunks are taken out of the aligned
-   pieces of 16 bytes that have their numbers. Pieces may have numbers of the rows beside, but
-   of the first and the last row of an array they are not read beyond these. */
+   A window is moved by some numbers so that its number 0 is at a segment, if the array begins
+   at one. Chunks of eight numbers are then aligned, except where a row begins or ends. A product
+   with a filter does not depend on the place of a row in its window. Where there is no room to
+   move, and where rows repeat, chunks are taken from the aligned pieces of 16 bytes that have
+   their numbers. Such pieces may hold numbers of neighbouring rows. The first and the last row
+   of an array have none on one side, and nothing is read there. */
 // SPDX-License-Identifier: Apache-2.0
 
 #ifndef ODD

@@ -1,6 +1,6 @@
-/* A part of conv_mma.cu or conv_mma_cluster.cu: how windows, rows of points or tiles of
-   columns are brought to shared memory, multiplied, and stored. ROOT, WARPS, LOAD, STORE,
-   FORWARD, INVERSE: as there; a text with several parts has each in a namespace. */
+/* A part of conv_mma.cu or conv_mma_cluster.cu: it loads windows, rows of points or tiles of
+   columns to shared memory, multiplies and stores them. ROOT, WARPS, LOAD, STORE, FORWARD and
+   INVERSE are as there. A text with several parts has each in a namespace. */
 // SPDX-License-Identifier: Apache-2.0
 #undef FEW
 #if ROOT > 16

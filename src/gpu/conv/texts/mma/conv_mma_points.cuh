@@ -1,4 +1,4 @@
-/* Points of windows of conv_mma.cu between launches, in memory. */
+/* Points of windows of conv_mma.cu in global memory, between launches. */
 // SPDX-License-Identifier: Apache-2.0
 /* What lies between launches, bytes: the points of each window, and of all windows, behind
    them, the largest magnitudes of rows, real and imaginary. */

@@ -1,5 +1,5 @@
-/* Results of conv_mma.cu on their way to rows: numbers, scaled and multiplied with a factor, or
-   points. A lane has four of them at a time. */
+/* Stores results of conv_mma.cu to rows: numbers, scaled and multiplied by a factor, or points. A
+   lane stores four at a time. */
 // SPDX-License-Identifier: Apache-2.0
 /* ---- where results go ---- */
 

@@ -1,5 +1,5 @@
-/* Rows of conv_mma.cu on their way to shared memory: numbers, scaled and as f16, or points. A
-   thread has chunks of 8 of them. */
+/* Loads rows of conv_mma.cu to shared memory: numbers, scaled and as f16, or points. A thread
+   loads chunks of 8. */
 // SPDX-License-Identifier: Apache-2.0
 /* ---- numbers of rows ---- */
 

@@ -1,7 +1,8 @@
-/* What sparse spectra keep of the rows of a matrix, and of their blocks (conv_mma.cu). All of
-   it is known when this is compiled but for the row.
+/* Which rows of a matrix, and which of their blocks, sparse spectra keep (conv_mma.cu). The
+   compiler knows all of it except the row.
 
-   A row p is log2(ROWS) bits of a frequency: ROW_BITS, KEPT_ROWS of them are kept. */
+   The number p of a row is the lowest ROW_BITS = log2(ROWS) bits of a frequency. KEPT_ROWS rows
+   are kept. */
 // SPDX-License-Identifier: Apache-2.0
 #ifdef KEPT
 

@@ -1,13 +1,13 @@
-/* Gradients of filters by tensor cores: sums over the windows of a filter, of the spectrum of
-   dy times the conjugate of x's, in f32. Windows are one row of points (conv_mma.cu), and so
-   are their transforms; WARPS are as many as leave each few blocks p0, whose sums are in
+/* Gradients of filters by tensor cores: sums over the windows of a filter, of the spectrum of dy
+   times the conjugate spectrum of x, in f32. Windows are one row of points (conv_mma.cu), and so
+   are their transforms. There are so many WARPS that each has few blocks p0, whose sums stay in
    registers.
 
-   A member of a block has parts of filters, one after another, and of each its windows, which
-   follow each other: it brings x and dy to a D of each, and makes both into blocks. Sums are
-   made in this order, so that they have the same bits on every call: sums[filter][part][POINTS],
-   numbers as registers have them (place_of() in conv_frequency.cuh), those of orthogonal
-   transforms. */
+   A member of a block has parts of filters one after another, and for each part its windows one
+   after another. It loads x and dy, each to its own D, and transforms both to blocks. Sums are
+   computed in this order, so they have the same bits on every call. They are
+   sums[filter][part][POINTS], in the order of registers (place_of() in conv_frequency.cuh) and
+   with the scale of orthogonal transforms. */
 // SPDX-License-Identifier: Apache-2.0
 #define SUMS 1
 #define LOAD 0

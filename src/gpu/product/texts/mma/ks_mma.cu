@@ -4,15 +4,15 @@
    for block (i, j) and all columns s of the batch. Batch-last, or batch-first with
    LANES = 1: then x of a block is a matrix that copies of 16 bytes can fetch.
 
-   A thread block stays on its multiprocessor and makes tile after tile, TILE_M columns s
-   of the batch by TILE_N rows r of one (i, j), each in STEPS steps of TILE_K columns k.
-   Copies run STAGES - 1 steps ahead, over the borders of tiles. A group of four warps
-   makes 64 of the tile's columns s.
+   A thread block stays on its multiprocessor and computes tile after tile, TILE_M columns s of
+   the batch by TILE_N rows r of one (i, j), each in STEPS steps of TILE_K columns k. Copies run
+   STAGES - 1 steps ahead, over the borders of tiles. A group of four warps computes 64 of the
+   tile's columns s.
 
    Shared memory: STAGES times x [TILE_M][TILE_K] (batch-first) or
    [TILE_M / 64][TILE_K][64] (batch-last), and w [TILE_N][TILE_K], all in rows of 128
-   bytes with the 128-byte swizzle; then for each group 64 columns of y on their way out.
-   w is packed in tiles as they lie there, [i][j][tile of rows][step][TILE_N][64], zeros
+   bytes with the 128-byte swizzle; then for each group 64 columns of y before they are stored.
+   w is packed in tiles as in shared memory, [i][j][tile of rows][step][TILE_N][64], zeros
    outside the matrix.
 
    Batch-last x is read and y is written in orders of rows (orders.cuh).

@@ -1,13 +1,13 @@
-/* The kernel of texts whose tiles are those of ks_mma_tiles.cuh: a block of threads stays on its
-   multiprocessor and makes tile after tile, and copies run STAGES - 1 steps ahead, over the
-   borders of tiles. The including text defines THREADS, STAGE, the bytes of a stage, sums,
-   place, and
+/* The kernel of texts with the tiles of ks_mma_tiles.cuh. A block of threads stays on its
+   multiprocessor and computes tile after tile, and copies run STAGES - 1 steps ahead, over the
+   borders of tiles. The including text defines THREADS; STAGE, the bytes of a stage; sums;
+   place; and
 
-       source   what a thread copies of a tile: source_of() it, load_step(), a step of it;
-       reader   where a warp finds numbers of tile number n: reader_of() it, tile_of(), the
-                tile; begin() sums, with the bias unless it is NULL, while numbers are on their
-                way, multiply(), which adds the products of a stage;
-       out_of() where a warp's results are on their way, write_y(). */
+       source   what a thread copies of a tile: source_of() returns it, load_step() copies a step;
+       reader   where a warp finds numbers of tile number n: reader_of() returns it, tile_of() the
+                tile; begin() starts sums, with the bias unless it is NULL, while copies run;
+                multiply() adds the products of a stage;
+       out_of() where a warp's results are before write_y() stores them. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_mma_tiles.cuh"

@@ -1,23 +1,23 @@
 /* Kronecker-sparse products on tensor cores from compute capability 8.0 on, batch-first,
    d > 1:
        y[s, i, r, j] = sum over k of w[i][r][k][j] x[s, i, k, j] + bias[i, r, j].
-   The x of one (i, j) lies apart, an element every LANES; together lie its neighbours
-   j. So a block makes a tile of TOGETHER lanes j at once, TILE_S columns s of the batch by
-   TILE_R rows r, and x comes and y goes in pieces of 16 bytes that hold several lanes.
-   What a tensor core wants together, columns k of one lane, is brought together in
-   registers: a thread reads 4 lanes of its columns k at once and needs all that it reads.
+   The elements of x for one (i, j) are LANES apart; neighbouring lanes j are contiguous. So a
+   block computes a tile of TOGETHER lanes j at once, TILE_S columns s of the batch by TILE_R
+   rows r, and x and y move in pieces of 16 bytes that hold several lanes. A tensor core needs
+   the columns k of one lane together. Threads bring them together in registers: a thread reads
+   4 lanes of its columns k at once and needs all that it reads.
 
-   A warp makes 4 lanes of 16 TILES_R rows by 8 TILES_S columns s; the GROUPS warps for the
-   lanes of the same rows and columns are neighbours and store together. Tiles, steps of them
-   and packed weights: ks_mma_tiles.cuh.
+   A warp computes 4 lanes of 16 TILES_R rows by 8 TILES_S columns s. The GROUPS warps for the
+   lanes of the same rows and columns are neighbours and store together. ks_mma_tiles.cuh has
+   the tiles, their steps and packed weights.
 
    Shared memory: STAGES times x [TILE_S][TILE_K][TOGETHER], pieces exchanged as piece_at()
-   says, and w; then for each warp 16 rows of y on their way out.
+   says, and w; then for each warp 16 rows of y before they are stored.
 
-   f32 is the sum of two tf32 numbers (SPLIT), the products of the small parts left out;
-   sums leave the tensor cores after every step, since those do not round to nearest.
-   Both operands are split in registers: w has 22 bits, so that what the first 11 leave,
-   which are all that tensor cores read, is a tf32 number too.
+   f32 is the sum of two tf32 numbers (SPLIT), and products of the small parts are left out.
+   Tensor cores do not round to nearest, so sums leave them after every step. Both operands are
+   split in registers. w has 22 bits: tensor cores read only the first 11, and the rest is a
+   tf32 number too.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0

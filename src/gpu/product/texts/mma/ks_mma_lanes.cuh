@@ -1,4 +1,4 @@
-/* What the parts of ks_mma_lanes.cu share: sizes, where things lie, what a warp makes. */
+/* What the parts of ks_mma_lanes.cu share: sizes, places in shared memory, a warp's sums. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_mma_tiles.cuh"

@@ -1,6 +1,7 @@
-/* sum += the products of 16 rows of w with TILES_S tiles of 8 columns s, for 32 bytes of columns
-   k: for ks_mma_runs.cu and ks_split.cu. With SPLIT numbers are the sums of two of tf32, the
-   product of the small ones is left out, and `first` products replace what there is. */
+/* Adds to sums the products of 16 rows of w with TILES_S tiles of 8 columns s, for 32 bytes of
+   columns k: for ks_mma_runs.cu and ks_split.cu. With SPLIT each number is the sum of two tf32
+   numbers, and the product of the small ones is left out. If `first`, products replace the
+   sums. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "words.cuh"

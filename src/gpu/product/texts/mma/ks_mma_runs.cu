@@ -1,19 +1,20 @@
 /* Kronecker-sparse products on tensor cores from compute capability 8.0 on, batch-first, for any
    LANES, wherever numbers lie:
        y[s, i, r, j] = sum over k of w[i][r][k][j] x[s, i, k, j] + bias[i, r, j].
-   A block of threads makes a tile of TOGETHER lanes j, TILE_S columns s of the batch by TILE_R
-   rows r. What lies together in memory of it is a run: of a column s all TILE_K x LANES
-   numbers if the tile has all lanes, else TOGETHER numbers for each k. Runs begin and end
-   anywhere, but chunks of 16 bytes that hold a part of one are copied whole: a run lies in
-   shared memory as far behind a multiple of 16 bytes as it does in memory, its neighbours'
-   numbers around it. Columns k beyond the block are cleared in registers. y leaves the same
-   way, all chunks but the first and the last of a run whole.
+   A block of threads computes a tile of TOGETHER lanes j, TILE_S columns s of the batch by
+   TILE_R rows r. Its contiguous numbers in memory are a run: for a column s all TILE_K x LANES
+   numbers if the tile has all lanes, otherwise TOGETHER numbers for each k. Runs begin and end
+   at any address. Chunks of 16 bytes that hold a part of a run are copied whole: in shared
+   memory a run has the same offset from a multiple of 16 bytes as in memory, with numbers of
+   its neighbours around it. Columns k beyond the block are cleared in registers. y is stored
+   the same way, in whole chunks except the first and the last of a run.
 
-   A warp makes EACH lanes that follow each other, of which those from LANES on are not stored,
-   16 TILES_R rows by 8 TILES_S columns, and reads its numbers, which lie LANES apart, one by one. Tiles, steps of them and packed weights: ks_mma_tiles.cuh.
+   A warp computes EACH neighbouring lanes, 16 TILES_R rows by 8 TILES_S columns. Lanes from LANES
+   on are not stored. The warp reads its numbers, which are LANES apart, one by one.
+   ks_mma_tiles.cuh has the tiles, their steps and packed weights.
 
-   Shared memory: STAGES times x [TILE_S][runs], w; then y, OUT tiles of 8 columns of each warp,
-   on their way out. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
+   Shared memory: STAGES times x [TILE_S][runs] and w; then y, OUT tiles of 8 columns of each
+   warp, before it is stored. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0

@@ -1,4 +1,4 @@
-/* What products batch-first by warps of compute capability 8.0 and later have in common
+/* What batch-first products by warps of compute capability 8.0 and later share
    (ks_mma_lanes.cu, ks_mma_runs.cu): tiles of TOGETHER lanes j of a block i, TILE_S columns s
    of the batch by TILE_R rows r, in STEPS steps of TILE_K columns k, which are UNITS times 32
    bytes. w is packed as the registers of the product's left operand, [i][lanes][tile of rows]

@@ -3,11 +3,11 @@
    for block (i, j) and all columns s of the batch. Batch-last, or batch-first with
    LANES = 1: then x of a block is a matrix that the copy engine can fetch.
 
-   A thread block stays on its multiprocessor and makes tile after tile, TILE_M columns
-   s of the batch by TILE_N rows r of one (i, j), in STEPS steps of LINE columns k,
-   LINE x ELEMENT = 128 bytes. Its last threads ask for copies, up to STAGES steps ahead
-   over the borders of tiles; GROUPS groups of four warps multiply, 64 columns s each. The
-   CLUSTER blocks of a cluster make neighbouring tiles of the same (i, j) and r: each fetches a
+   A thread block stays on its multiprocessor and computes tile after tile, TILE_M columns s of
+   the batch by TILE_N rows r of one (i, j), in STEPS steps of LINE columns k,
+   LINE x ELEMENT = 128 bytes. Its last threads ask for copies, up to STAGES steps ahead over
+   the borders of tiles. GROUPS groups of four warps multiply, 64 columns s each. The CLUSTER
+   blocks of a cluster compute neighbouring tiles of the same (i, j) and r, and each fetches a
    share of the weights for all.
 
    Shared memory: STAGES times x, [TILE_M][LINE] (batch-first) or [TILE_M / LINE][DEPTH]
@@ -18,11 +18,11 @@
    Maps, if ALIGNED: x in boxes [DEPTH][1][LINE] of [a][c][d][batch] (batch-last) or
    [TILE_M][1][LINE] of [batch][a][c]; y in boxes [LINE][1][LINE] or [64][1][LINE] of
    the like. Other operands are fetched by the threads, in the largest units that fit.
-   What another factor takes (Y_MIDDLE) is [batch / LINE][a][b][LINE], which has whole lines.
+   A y that another factor reads (Y_MIDDLE) is [batch / LINE][a][b][LINE], which has whole lines.
 
-   GATED: y = activation(u) v of half as many blocks, u[i] block i of the sums with their bias,
-   v[i] block i + a / 2. A tile of y takes the steps of both; activation(u), rounded to the type
-   of y, waits in registers for v.
+   GATED: y = activation(u) v has half as many blocks. u[i] is block i of the sums with their
+   bias, and v[i] is block i + a / 2. A tile of y takes the steps of both; activation(u), rounded
+   to the type of y, waits in registers for v.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0

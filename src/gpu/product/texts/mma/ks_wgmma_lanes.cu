@@ -1,17 +1,16 @@
 /* Kronecker-sparse products, batch-first with d > 1, on the tensor cores of sm_90a:
        y[s][i, r, j] = sum over k of w[i][r][k][j] x[s][i, k, j] + bias[i, r, j].
-   Lanes j lie beside each other in memory, and stay so in shared memory: there a thread
-   loads 16 bytes, several lanes of one column k or two, and makes words of them as the
-   registers of a left operand hold them, one operand for each lane. Or x is what another
-   factor made (X_MIDDLE), [batch / BLOCK_S][a][c][d][BLOCK_S], where each lane is a matrix,
-   of whole lines of 128 bytes.
+   Lanes j are contiguous in memory and in shared memory. A thread loads 16 bytes from shared
+   memory, several lanes of one or two columns k, and makes words of them as in the registers of
+   a left operand, one operand for each lane. Or x comes from another factor (X_MIDDLE),
+   [batch / BLOCK_S][a][c][d][BLOCK_S], where each lane is a matrix of whole lines of 128 bytes.
 
-   A thread block stays on its multiprocessor and makes tile after tile, TILE_S columns s
-   of the batch by TILE_R rows r for TOGETHER lanes j of a block i, in steps of UNITS times
-   32 bytes of columns k. Its last threads ask for copies, up to STAGES steps ahead over the
-   borders of tiles; two groups of four warps multiply, 64 columns s for PER_LOAD lanes each:
-   the two halves of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER blocks
-   of a cluster make tiles of the same columns s, and each fetches a share of x for all.
+   A thread block stays on its multiprocessor and computes tile after tile, TILE_S columns s of
+   the batch by TILE_R rows r for TOGETHER lanes j of a block i, in steps of UNITS times 32 bytes
+   of columns k. Its last threads ask for copies, up to STAGES steps ahead over the borders of
+   tiles. Two groups of four warps multiply, 64 columns s for PER_LOAD lanes each: the two halves
+   of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER blocks of a cluster
+   compute tiles of the same columns s, and each fetches a share of x for all.
 
    Shared memory: STAGES times x, STEP_PIECES pieces, or, X_MIDDLE, [TILE_S / BLOCK_S][lane]
    [STEP_K][128 bytes] with the 128-byte swizzle, and w, [lane][unit][part][TILE_R / 8][2][8]
@@ -24,11 +23,11 @@
    [TILE_S][1][LINE bytes] of [batch][a][c d] if FLAT; y the like, of 64 columns s if a group
    stores alone. Other operands are fetched and stored by threads.
 
-   f32 (SPLIT) is the sum of two tf32 numbers, of x in registers and of w in two parts, the
-   product of the small ones left out; sums leave the tensor cores after every step, since
-   those do not round to nearest.
+   f32 (SPLIT) is the sum of two tf32 numbers, for x in registers and for w in two parts. The
+   product of the small ones is left out. Tensor cores do not round to nearest, so sums leave
+   them after every step.
 
-   w is packed as it will lie, [i][d / TOGETHER][tile of rows][step], zeros outside the
+   w is packed as in shared memory, [i][d / TOGETHER][tile of rows][step], zeros outside the
    matrix. Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks_wgmma_lanes_store.cuh"

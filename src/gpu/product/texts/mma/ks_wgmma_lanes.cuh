@@ -1,4 +1,4 @@
-/* How ks_wgmma_lanes.cu cuts its work and where things lie: sizes of pieces, stages and tiles,
+/* How ks_wgmma_lanes.cu cuts its work and uses shared memory: sizes of pieces, stages and tiles,
    the order of tiles, the ring of stages, and a thread's places in a piece. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

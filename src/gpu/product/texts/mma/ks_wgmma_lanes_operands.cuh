@@ -1,4 +1,4 @@
-/* What threads of ks_wgmma_lanes.cu read of a step to make left operands of it. */
+/* Loads left operands of ks_wgmma_lanes.cu from a step. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_wgmma_lanes.cuh"

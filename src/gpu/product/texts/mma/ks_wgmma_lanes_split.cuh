@@ -1,4 +1,4 @@
-/* Products of f32 for ks_wgmma_lanes.cu: x and w are sums of two tf32 numbers, the product of
+/* Products of f32 for ks_wgmma_lanes.cu: x and w are sums of two tf32 numbers, and the product of
    the small ones is left out. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -1,5 +1,5 @@
-/* What ks_wgmma_lanes.cu does with sums: bias, eight rows at a time to shared memory,
-   activation and residual, and from there to y. */
+/* Stores the sums of ks_wgmma_lanes.cu: adds the bias, moves eight rows at a time to shared
+   memory, applies activation and residual, and writes y from there. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ending.cuh"
