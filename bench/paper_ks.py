@@ -71,7 +71,7 @@ def product_of(some):
 
 
 def products(rows, layouts):
-    """Of the patterns that have records for all the layouts."""
+    """The patterns that have records for all layouts."""
     found = {}
     for row in rows:
         if row.layout in layouts:

@@ -34,7 +34,7 @@ Plan &plan_of(Scope &scope, const danaus_hyena_desc &desc)
 enum { U, TAPS, BIAS, K, SKIP, OPERANDS };
 
 struct Operands : ConvOperands<OPERANDS, danaus_hyena_desc> {
-    /* Of a call with so many long filters for each of `order` - 1 convolutions. */
+    /* Describes a call with so many long filters for each of `order` - 1 convolutions. */
     void describe(int64_t order, int64_t filters, int64_t long_taps)
     {
         describe_signal();

@@ -55,7 +55,7 @@ static int64_t longest(const cut_search *s, int64_t unit)
     return ROUND_UP(n, unit) * 5 / 4 + unit;
 }
 
-/* Whether rows can be cut so, and what that asks for. */
+/* True if rows can be cut in this way; *f and *work are then the frame and its work. */
 static int can_cut(const cut_search *s, conv_cut cut, conv_frame *f, conv_work *work)
 {
     if (cut.n % cut.kernel->unit || !dn_conv_windows(&s->reach, cut.n) ||
@@ -242,7 +242,7 @@ static danaus_status measure(const cut_search *s)
 
 /* ---- the choice ---- */
 
-/* Whether the table has a cut that rows can be cut by. */
+/* True if the table has a cut that these rows allow: *cut and *seconds. */
 static int find_in_table(const cut_search *s, conv_cut *cut, double *seconds)
 {
     conv_frame f;

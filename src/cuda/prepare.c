@@ -125,7 +125,7 @@ static danaus_status refuse(cuda_gpu *g, const kernel *k)
     return status;
 }
 
-/* Do calls of the batch that is hinted at run it? */
+/* True if calls of the hinted batch run this variant. */
 static int is_expected(const wanted_function *w)
 {
     const gpu_family *f = dn_gpu_family(w->step.kernel);

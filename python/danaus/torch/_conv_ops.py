@@ -243,8 +243,8 @@ run_hyena = _registered(Operator("hyena", 5, 5, 0, _hyena_like, fft_hyena))
 
 
 def has_kernels(device: torch.device) -> bool:
-    """True if the operators run there; warns once, in a process, where they do not. In
-    forward mode PyTorch's own functions run, which have its derivatives."""
+    """True if the operators run on the device; warns once in a process where they do
+    not. In forward mode PyTorch's own functions run, which have its derivatives."""
     global _warned
     if not torch.compiler.is_compiling() and in_forward_mode():
         return False

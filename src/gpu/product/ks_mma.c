@@ -80,8 +80,8 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
     };
 }
 
-/* Of a tile: places that it waits for, those of a step of x at once and those of y for 16 rows
-   at a time; and their bytes. */
+/* How often a tile waits for places, once for each step of x and once for each 16 rows of y;
+   and how many rows they name. */
 static double place_waits(const mma_shape *s, const problem *p)
 {
     return (p->orders & DN_READS ? (double)s->steps : 0) +

@@ -22,7 +22,7 @@
 /* size: of which only the number of columns is of a kind that others have. */
 enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
 
-/* Of the inner factor l and the outer factor w; units and steps as in the text. */
+/* Sizes of the inner factor l and the outer factor w; units and steps are those of the text. */
 typedef struct pair_shape {
     danaus_pattern l, w;
     int64_t element, step; /* bytes of a number, columns k of a step */

@@ -41,7 +41,7 @@ static int64_t lanes_together(int64_t d, int64_t element, int64_t most)
     return d * element == 8 ? d : 0;
 }
 
-/* Whether 16 bytes are one column k or row r. */
+/* True if 16 bytes are one column k or row r. */
 static int is_wide(const wgmma_lanes_shape *s)
 {
     return s->together * s->element >= UNIT_BYTES;
@@ -54,8 +54,8 @@ static void cut_rows(wgmma_lanes_shape *s, int64_t rows, int64_t most, int64_t c
     s->tile_r = MIN(s->tile_r, most);
 }
 
-/* Of what another factor made, tiles of 16 bits have fewer rows if a tenth of them were
-   empty. */
+/* Tiles of 16 bits whose x comes from another factor have fewer rows where more than a tenth
+   of the rows would be padding. */
 static wgmma_lanes_shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);

@@ -214,7 +214,7 @@ static danaus_status list_choices(void *user, int number, choices *c)
 
 /* ---- fits ---- */
 
-/* Whether two layers that follow each other read the same rows. */
+/* True if two layers that follow each other read the same rows. */
 static int reads_the_same(const watched_layer *p, const watched_layer *q)
 {
     return p->layer && q->layer && p->layer->cols == q->layer->cols &&
