@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks every #include and import against the tables of layers, and sizes of files and folders.
+"""Checks every #include and import against the tables of layers, and how large and how
+unique the parts of src are.
 
 Prints a line for each place that breaks a rule. The exit status is 1 if there is one.
 """
@@ -61,6 +62,8 @@ MOST_LINES = 500  # of a file of src
 MOST_IN_FOLDER = 4000  # lines of a folder of src without folders inside
 
 IMPORT = re.compile(r"^\s*(?:from|import)\s+([\w.]+)")
+OPAQUE = {"stream_engine"}  # each backend defines its own
+STRUCT = re.compile(r"\b(?:struct|union|enum) (\w+) \{")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
@@ -108,8 +111,20 @@ def size_complaints():
                 yield f"{path}: {count} lines, at most {MOST_LINES}"
 
 
+def name_complaints():
+    """Names of structs, unions and enums of src that mean two things."""
+    places = {}
+    for path in sorted(pathlib.Path("src").rglob("*")):
+        if path.suffix in (".c", ".h", ".inc"):
+            for name in STRUCT.findall(path.read_text()):
+                places.setdefault(name, []).append(str(path))
+    for name, files in places.items():
+        if len(files) > 1 and name not in OPAQUE:
+            yield f"{name} is defined in {' and in '.join(files)}"
+
+
 def main():
-    found = [*size_complaints()]
+    found = [*size_complaints(), *name_complaints()]
     for layer, allowed in LAYERS.items():
         for path in sorted(pathlib.Path(layer).rglob("*")):
             ours = path.suffix in (".c", ".cpp", ".h", ".inc", ".def")

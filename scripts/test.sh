@@ -5,6 +5,9 @@
 #     sh scripts/test.sh [PART...]      parts, one after the other; without a name all of
 #                                       them, some beside the others:
 #
+#     quick      for every commit, and only by its name: layers and formatting, then with gcc a
+#                tenth of the random rounds of what runs on the CPU; two minutes, if little is
+#                to be compiled
 #     style      layers of includes, formatting, the shape of the tables
 #     release    gcc, optimised: every test, install, documents
 #     docs       the site of documents, headers and the Python package, without a warning
@@ -115,6 +118,17 @@ licensed() {
         { python3 -m venv build/reuse &&
             build/reuse/bin/python -m pip install -q 'reuse>=5' >> build/install.log 2>&1; }
     build/reuse/bin/reuse lint --lines
+}
+
+part_quick() {
+    need clang-format-14
+    check "includes respect the layers" python3 scripts/check_layers.py
+    check "every file is formatted" formatted
+    export DANAUS_TEST_SHARE=$((share * 10))
+    check "gcc builds without a warning" build release &&
+        run_ctest release -L 'unit|kernel|property|backend|cli|docs|fuzz' \
+            -E '@emulated|cuda:0|cli_(program|conv)$'
+    export DANAUS_TEST_SHARE=$share
 }
 
 part_style() {
