@@ -28,7 +28,7 @@ typedef struct gpu_conv_mma {
     int resident;       /* warps of a multiprocessor for which there are registers */
 } gpu_conv_mma;
 
-/* Few taps, at most: of a chunk of four numbers those of the chunk before are enough. */
+/* The most taps of such a filter: four numbers need only the chunk before them. */
 #define GPU_CONV_MOST_FEW 5
 
 /* What launches do (texts/conv_mma.cu). */

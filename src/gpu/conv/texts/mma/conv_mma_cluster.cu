@@ -226,7 +226,8 @@ INLINE void take_rows(work *k, u32 memory)
     k->near = memory + k->lane * 16;
 }
 
-/* Few taps of x and its factor, before each reading: in between others have the registers. */
+/* Short filters of x and its factor. They are loaded before each use, because other values need
+   the registers in between. */
 INLINE void take_few(work *k, const float *few, const float *few_bias, int few_groups)
 {
     UNROLL for (int i = 0; i < 2; i++)
