@@ -28,7 +28,7 @@ typedef struct resource {
     int64_t (*limit)(const char *folder, int version);
 } resource;
 
-/* A line without its end; what is longer than a line is left out. 0 at the end. */
+/* Reads a line without its end; a longer line is cut. Returns 0 at the end of the file. */
 static int read_line(FILE *file, char line[LINE])
 {
     if (!fgets(line, LINE, file))
@@ -123,7 +123,7 @@ static int64_t bytes_in(const char *folder, int version)
 static const resource processors = { "cpu", processors_in },
                       memory = { "memory", bytes_in };
 
-/* The least limit of a group and of those above it, of which the highest is `mounted`. */
+/* The least limit of a group and of the groups above it, up to `mounted`. */
 static int64_t limit_up(
     const resource *of, const char *mounted, const char *group, int version)
 {
@@ -138,8 +138,8 @@ static int64_t limit_up(
     return least;
 }
 
-/* A line of mountinfo:  id parent device GROUP FOLDER options ... - TYPE source OPTIONS.
-   The folder shows GROUP and what is below it; a group that is elsewhere is not seen, but
+/* A line of mountinfo: id parent device GROUP FOLDER options ... - TYPE source OPTIONS. The
+   folder shows GROUP and the groups below it. A group that is elsewhere is not visible, but
    GROUP's own limits are. */
 static int64_t limit_of_mount(const char *root, const resource *of, const char *line)
 {

@@ -17,8 +17,8 @@ int64_t dn_memory_room(const char *root);
 /* Blocks from this size on are compared with the memory there is before they are made. */
 #define DN_LARGE_BLOCK ((size_t)256 << 20)
 
-/* Refuses so many bytes, by what they are for, where this process cannot get them: a system
-   that promises memory that it does not have would end the process later. */
+/* Refuses so many bytes, for `what`, if this process cannot get them. Otherwise a system that
+   promises memory that it lacks would kill the process later. */
 danaus_status dn_check_room(double bytes, const char *what);
 
 #endif

@@ -218,7 +218,7 @@ static int replace(
     return failed;
 }
 
-/* ---- what is written to ---- */
+/* ---- targets ---- */
 
 /* Opens without waiting, but for a reader that is about to open the other end. */
 static int open_stream(const char *path)

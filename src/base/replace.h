@@ -10,9 +10,9 @@ typedef struct file_part {
     size_t bytes;
 } file_part;
 
-/* Makes the file `path` of the parts, one after the other. On failure an older file of that
-   name is as it was and nothing else is left behind. What is no regular file of that name is
-   written to (base/place.h). */
+/* Writes the parts to the file `path`, one after the other. On failure an older file of that
+   name does not change, and nothing else is left behind. If the path is no regular file, the
+   parts are written to it directly (base/place.h). */
 danaus_status dn_replace_file(const char *path, const file_part *parts, int count);
 
 /* Fails unless a file can be made at the path. *replaced: 1 if it will be replaced, 0 if it is

@@ -40,7 +40,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 unsigned dn_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
-/* What a loop hands to its workers is one line of memory, what they hand back another. */
+/* A loop passes one line of memory to its workers, and they pass back another line. */
 struct thread_pool {
     _Alignas(DN_ALIGN) atomic_ullong ticket; /* number of the loop << 32 | tasks that
                                                 nobody took */
@@ -158,7 +158,7 @@ static void announce(thread_pool *pool, int tasks)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* As many workers as the system gives: the caller does what is left. */
+/* Starts as many workers as the system allows; the caller does the rest of the work. */
 static void start_workers(thread_pool *p)
 {
     pthread_attr_t attributes;

@@ -16,8 +16,8 @@ typedef void (*parallel_task)(void *arg, int i);
 int dn_thread_count(void);
 int dn_thread_count_below(const char *root);
 
-/* How many fork() led to this process, counted while the library was loaded: what was made
-   before the last of them has no threads, and a GPU's memory is out of reach. */
+/* The number of fork() calls that led to this process since the library was loaded. Objects from
+   before the last fork() have no threads here, and cannot reach a GPU's memory. */
 unsigned dn_forks(void);
 
 /* A pool that runs loops on `threads` threads, the caller's included, or on fewer where the
@@ -43,7 +43,7 @@ void dn_lock_destroy(thread_lock *lock);
 void dn_lock(thread_lock *lock);
 void dn_unlock(thread_lock *lock);
 
-/* One lock of the whole process, for what is done once. Not recursive. */
+/* One lock of the whole process, for work that is done once. Not recursive. */
 void dn_lock_process(void);
 void dn_unlock_process(void);
 

@@ -31,7 +31,7 @@
 /* How much a constant is held where it is built in, against one window. Radices come
    together in lengths: much less, and noise makes one cheap at the cost of another. */
 #define HOLD 1.0
-/* No constant becomes less than this share of what is built in. */
+/* No constant becomes less than this share of its built-in value. */
 #define LEAST_SHARE 0.1
 #define SWEEPS      1000
 
@@ -50,9 +50,9 @@ typedef struct conv_calibration {
     int count;
 } conv_calibration;
 
-/* ---- what is measured ---- */
+/* ---- samples ---- */
 
-/* Rows that are one window of which a half is zeros or, full, several windows. */
+/* Rows that are one window with a half of zeros or, if `full`, several windows. */
 static void add_sample(conv_calibration *c, int64_t n, int radix, int full)
 {
     sample s = { .seconds = INFINITY };
@@ -122,7 +122,7 @@ static double best_constant(
     return fmax(above / below, LEAST_SHARE * built[j]);
 }
 
-/* What is built in, times one factor that suits this machine. */
+/* Multiplies the built-in constants by one factor for this machine. */
 static void scale(const conv_calibration *c, double built[CONV_MOST_TERMS])
 {
     double logs = 0;

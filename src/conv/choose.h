@@ -59,8 +59,8 @@ danaus_status dn_conv_choose(
 const conv_kernel *dn_conv_next_kernel(
     const danaus_device *dev, danaus_dtype dtype, int *index);
 
-/* What is asked for; the usual one of the type where the device has no fast kernel, so that
-   it makes no difference. */
+/* The accuracy that the problem asks for; the type's usual one if the device has no fast kernel,
+   because the accuracy then makes no difference. */
 danaus_conv_accuracy dn_conv_accuracy(const danaus_device *dev, const conv_problem *p);
 
 /* Rows that are convolved together if they are few for the device, else 0. */

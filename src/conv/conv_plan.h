@@ -30,12 +30,13 @@ struct danaus_conv_plan {
     char device[32];
 };
 
-/* A plan for arrays of which some are grouped, and products that may take few taps. */
+/* Makes a plan for arrays that may be grouped, and for products that may apply short filters. */
 danaus_status dn_conv_plan_make(
     danaus_device *device, const danaus_conv_desc *desc, int64_t groups, int64_t few,
     danaus_conv_plan **plan);
 
-/* Makes the classes of a plan that has none; on failure what is made is the plan's. */
+/* Makes the classes of a plan that has none. On failure the classes made so far belong to the
+   plan. */
 danaus_status dn_conv_make_classes(danaus_device *device, danaus_conv_plan *plan);
 
 /* The class of the plan's own length. */
@@ -80,7 +81,7 @@ danaus_status dn_conv_check_extent(
 /* Bytes of an array. */
 size_t dn_conv_array_bytes(const danaus_conv_plan *plan, const conv_extent *x);
 
-/* Runs a job on rows or sequences, of which it says nothing, nor of the spectrum. */
+/* Runs a job on rows or sequences. The call fills in the job's rows and spectrum. */
 danaus_status dn_conv_run(
     const danaus_conv_plan *plan, danaus_device *device,
     const danaus_spectrum *spectrum, const conv_extent *x, const conv_job *job);
@@ -102,7 +103,7 @@ typedef struct conv_calls {
     conv_piece *pieces; /* to be freed by dn_free() */
 } conv_calls;
 
-/* Calls for a job on rows or sequences, of which it says nothing, nor of the spectrum. */
+/* Calls for a job on rows or sequences. The function fills in the job's rows and spectrum. */
 danaus_status dn_conv_lay_calls(
     const danaus_conv_plan *plan, const danaus_spectrum *spectrum, const conv_extent *x,
     const conv_job *job, conv_calls *to);

@@ -200,8 +200,8 @@ void dn_conv_lay_filter(
         add_taps(filters, sums, scale, filters->skip, filter, 1, 1, window, 0);
 }
 
-/* Taps of rows that are periodic: a tap has its lag mod the length, and what is beyond the
-   row of a window that folds has its sign changed. */
+/* Taps of periodic rows: a tap has its lag mod the length. In a window that folds, taps beyond
+   the row have their sign changed. */
 static inline void take_folded(
     const conv_frame *f, danaus_dtype sums, int is_more, conv_scale scale,
     const void *window, void *to)

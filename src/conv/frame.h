@@ -13,11 +13,11 @@
 int dn_conv_is_kind(danaus_conv_kind kind);
 int dn_conv_is_periodic(danaus_conv_kind kind);
 
-/* What the kind of a problem means; no cut yet. */
+/* The frame of a problem by its kind, without a cut. */
 conv_frame dn_conv_reach(const conv_problem *p);
 
-/* The windows that a row needs with n, of which each gives 2 n - before - after numbers
-   of y, or all where zeros need not be kept apart (6); 0: n is too short. */
+/* The number of windows of 2 n numbers that a row needs. Each gives 2 n - before - after numbers
+   of y, or a single window gives all if its ends are zero (6). 0: n is too short. */
 int64_t dn_conv_windows(const conv_frame *f, int64_t n);
 
 /* The frame with this cut, whose n is not too short. */

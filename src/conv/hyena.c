@@ -139,8 +139,9 @@ static danaus_status find_sizes(
     return DANAUS_OK;
 }
 
-/* Where z, dz, and arrays like y lie in a workspace: v_1, ..., v_{order-2}, and one for
-   gradients of these, which take turns with dv. Without z it is made of u where it is read. */
+/* The places of z, dz and arrays like y in a workspace: v_1, ..., v_{order-2}, and one for their
+   gradients, which take turns with dv. Without z in the workspace, z is computed from u where it
+   is read. */
 typedef struct workspace {
     char *z, *dz, *v[DANAUS_HYENA_MOST_ORDER], *dv;
     size_t bytes;
@@ -226,7 +227,7 @@ static danaus_status run(const operation *a, int64_t which, const conv_job *job)
     return dn_conv_run(a->plan->conv, a->device, spectrum, &a->extent, job);
 }
 
-/* p_o: a gate of z, and v_o, of z or an array of its own. */
+/* p_o: a gate, which is a group of z, times v_o, which is a group of z or an array. */
 static conv_input input_of(const operation *a, int64_t which)
 {
     int64_t order = a->plan->desc.order;
@@ -323,7 +324,7 @@ static void add_products(
                                   times(dx, p.data, p.grouped & CONV_GROUPED_DATA) } };
 }
 
-/* Gradient number `which` of as many, of so many bytes together. */
+/* Part number `which` of gradients that have `bytes` bytes together. */
 static void *part_of(const operation *a, void *data, size_t bytes, int64_t which)
 {
     size_t each = bytes / (size_t)(a->plan->desc.order - 1);

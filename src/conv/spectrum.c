@@ -45,7 +45,7 @@ static conv_filters on_host(
     return (conv_filters){ k, k_reverse, skip, dn_sum_type(plan->p.dtype), 0 };
 }
 
-/* Without filters all numbers are zero, and so is what they are transformed to, when this
+/* Fills a spectrum. Without filters all numbers are zero, and so is the spectrum when this
    returns. */
 static danaus_status fill(
     danaus_spectrum *s, danaus_device *device, const conv_filters *filters)

@@ -196,7 +196,7 @@ static danaus_kernels_info sum_up(const image_head *heads, uint64_t count)
     return info;
 }
 
-/* Kernels of one version and architecture are one kind, number `index` of which is told. */
+/* Describes kind number `index`: the kernels of one version and architecture. */
 static danaus_status list(const bundle *b, int index, danaus_kernels_info *info)
 {
     size_t bytes = b->count * sizeof(image_head);

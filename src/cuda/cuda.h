@@ -63,19 +63,19 @@ typedef struct cuda_key {
     unsigned char data[MOST_KEY];
 } cuda_key;
 
-/* A call that may come again. */
+/* A call that may be repeated. */
 typedef struct cuda_replay {
     cuda_key key;
     uint64_t hash;
     cuda_need need;
-    const void *scratch; /* that it had */
+    const void *scratch; /* of the captured call */
     int calls;           /* without the graph; 0: an empty place */
     int64_t used;
     cu_graph_exec graph; /* NULL: none yet, or none to be had */
 } cuda_replay;
 
-/* Calls that differ in their operands alone, as a graph whose launches are given other
-   arguments before it is launched. */
+/* A graph for calls that differ only in their operands; its launches get other arguments before
+   it is launched. */
 typedef struct cuda_form {
     cuda_key key;
     uint64_t hash;
@@ -104,8 +104,8 @@ struct cuda_gpu {
     cu_context context; /* the primary one, shared with everybody */
     gpu_facts facts;
     thread_lock *memory_lock;
-    cuda_device *queues;   /* all devices on it */
-    cu_stream asks, frees; /* where memory is had and given back; NULL: without pools */
+    cuda_device *queues;      /* all devices on it */
+    cu_stream asks, frees;    /* allocate and free memory; NULL: without pools */
     cuda_memory_list waiting; /* until no stream is captured */
     size_t allocations;       /* alive: so many find room in the list */
     thread_lock *lock; /* of what follows; held for lookups and insertions, not while
@@ -170,8 +170,8 @@ danaus_status dn_cuda_describe(
 danaus_status dn_cuda_share(cuda_device *d, int ordinal);
 void dn_cuda_unshare(cuda_device *d);
 
-/* Memory of the GPU, in its context, for any stream. Freed memory goes when all is done that
-   was asked, before, of any device on the GPU; nothing waits for that. */
+/* Memory of the GPU, in its context, for any stream. Memory is freed once all earlier work of
+   all devices on the GPU is done; nothing waits for that. */
 danaus_status dn_cuda_alloc(cuda_gpu *g, size_t bytes, void **memory);
 void dn_cuda_free(cuda_gpu *g, void *memory);
 
@@ -210,9 +210,9 @@ void dn_key_begin(cuda_key *key, const cuda_device *d);
 void dn_key_add(cuda_key *key, const void *data, size_t bytes);
 void dn_key_end_form(cuda_key *key);
 
-/* A call: what it needs; its work, which is enqueued on the device's stream and depends on
-   nothing but what the key has and the scratch; from which call with the same key on it
-   is made as a graph. */
+/* A call: the scratch that it needs; its work, which is enqueued on the device's stream and
+   depends only on the key and the scratch; and after how many calls with the same key it
+   becomes a graph. */
 typedef struct cuda_call {
     cuda_need (*need)(cuda_device *d, void *arg);
     danaus_status (*run)(cuda_device *d, void *arg);
@@ -220,15 +220,15 @@ typedef struct cuda_call {
     int often;
 } cuda_call;
 
-/* Makes a call, with scratch, as a graph if it comes again, or, before that, as one of other
-   operands. */
+/* Makes a call, with scratch. A repeated call is launched as its graph, or before that as a
+   graph for other operands. */
 danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *call);
 void dn_cuda_forget_replays(cuda_device *d);
 
-/* Two branches of what is captured. From where dn_cuda_part() says that they part, work may
-   go to the second one: dn_cuda_turn() goes there and back, dn_cuda_meet() comes back and waits
-   for it. Where nothing is captured they do not part: launches that follow each other cost
-   less than events. dn_cuda_part_always(): of long launches, which are worth events. */
+/* Two branches of a captured graph. After dn_cuda_part() has set *parted, work may go to the
+   second branch: dn_cuda_turn() switches to it and back, and dn_cuda_meet() switches back and
+   waits for it. Without a capture there is one branch, because events cost more than launches
+   in a row. dn_cuda_part_always() is for long launches, which are worth events. */
 danaus_status dn_cuda_part(cuda_device *d, int *parted);
 danaus_status dn_cuda_part_always(cuda_device *d, int *parted);
 void dn_cuda_turn(cuda_device *d);
@@ -279,9 +279,9 @@ danaus_status dn_cuda_add_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function function);
 
-/* The function of a row for a problem. What dn_cuda_prepare left in a file is loaded now; what
-   it did not make ready, for operands that lie as none of ours do, is compiled now, but not
-   while a caller captures. */
+/* The function of a row for a problem. It is loaded now if dn_cuda_prepare() left it in a file.
+   Functions that dn_cuda_prepare() did not expect, for operands with another alignment than
+   danaus' memory, are compiled now, but not while a caller captures. */
 danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function);
@@ -310,8 +310,8 @@ typedef struct cuda_orders {
     int64_t x_rows, y_rows;
 } cuda_orders;
 
-/* One step: y = K x, ended unless `ending` is NULL. orders: of a problem that has some. work:
-   scratch of its own, of so many bytes. */
+/* One step: y = K x with its ending, unless that is NULL. orders: for a problem with orders.
+   work: the step's own scratch, dn_cuda_work_bytes() bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
@@ -356,9 +356,9 @@ extern const pack_backend dn_cuda_pack;
 extern const nn_backend dn_cuda_nn;
 double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p);
 
-/* Compiles, on as many threads as there are, all that the steps can run for operands that
-   are aligned as allocations are, and loads it: what lies in a file, and is not for the
-   batch that is hinted at, is loaded when it is met. */
+/* Compiles on all threads, and loads, all that the steps can run for operands with the
+   alignment of allocations. Functions that are in a file, and not for the hinted batch, are
+   loaded at their first use. */
 danaus_status dn_cuda_prepare(
     danaus_device *dev, const ks_step *steps, int count, int *refused);
 int dn_cuda_refuses(const danaus_device *dev, const kernel *k);

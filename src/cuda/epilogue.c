@@ -173,7 +173,7 @@ static int describe_wishes(
 
 /* ---- choices ---- */
 
-/* Nothing is found where the library does not know what it is asked for. */
+/* Asks the library for an algorithm. If it does not support the question, there is no choice. */
 static danaus_status ask(
     cuda_device *d, const blas_lt *lt, const question *q, description *to,
     blas_choice *choice)
@@ -196,9 +196,9 @@ static danaus_status ask(
     return DANAUS_OK;
 }
 
-/* The choice for a question, which is described. What was asked in its place before gives
-   way: the answer is always the same. Asking is the host's work; it may load what a capture
-   forbids. */
+/* The choice for a question, which `to` describes. It may replace another question in its place
+   of the table, because asking again gives the same answer. Asking is work of the host, and may
+   load modules, which a strict capture forbids. */
 static danaus_status choose(
     cuda_device *d, const blas_lt *lt, const question *q, description *to,
     blas_choice **chosen)

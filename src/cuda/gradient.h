@@ -7,7 +7,7 @@
 #include "cuda/cuda.h"
 #include "gpu/gradient/dw.h"
 
-/* Scratch that it takes beside parts, for operands that are put there. */
+/* Bytes of scratch beside parts, for operands that are copied there. */
 size_t dn_cuda_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void *dy);
 
 /* Makes parts of the gradient, with room for those operands. */
@@ -15,7 +15,7 @@ danaus_status dn_cuda_dw(
     cuda_device *d, const gpu_dw_plan *plan, const void *x, const void *dy, void *parts,
     void *work);
 
-/* Sums that wait to be made together, of one type; empty when it is all zeros. */
+/* Sums of one type that wait to be computed by one launch; all zeros: none. */
 #define MOST_SUMS 17
 
 typedef struct cuda_sums {
@@ -25,13 +25,12 @@ typedef struct cuda_sums {
     gpu_sum sum[MOST_SUMS];
 } cuda_sums;
 
-/* Adds a sum of parts, of a problem; those that are there are made first if there is no
-   room. */
+/* Adds a sum of parts of a problem. If there is no room, the waiting sums are computed first. */
 danaus_status dn_cuda_add_sum(
     cuda_device *d, cuda_sums *s, const problem *p, const void *parts,
     const gpu_sum *sum);
 
-/* Makes all that are there. */
+/* Computes all waiting sums. */
 danaus_status dn_cuda_make_sums(cuda_device *d, cuda_sums *s);
 
 /* Launches a row that is in no table. */

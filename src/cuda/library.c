@@ -18,7 +18,7 @@
 
 typedef void (*symbol)(void);
 
-/* Those that the caller may place. */
+/* The libraries whose place the caller may name. */
 static cuda_library *const placed[] = { &dn_cuda_nvrtc, &dn_cuda_cublas, NULL };
 
 /* dlsym's void pointer to a function, by its bytes as POSIX means it. */

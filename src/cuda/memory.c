@@ -304,7 +304,7 @@ danaus_status dn_cuda_set_scratch(
     return DANAUS_OK;
 }
 
-/* In the order of the stream: what was asked before still has the old memory. */
+/* Grows scratch in the order of the stream: earlier work still uses the old memory. */
 static danaus_status grow_locked(cuda_device *d, size_t bytes, int capturing)
 {
     cuda_gpu *g = d->shared;

@@ -265,7 +265,7 @@ danaus_status dn_cuda_add_function(
     return add_loaded(d, &f);
 }
 
-/* What is not compiled is not, either, while a graph is captured. */
+/* Loads or compiles a function now. While a graph is captured, nothing is compiled. */
 static danaus_status load_now(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function)

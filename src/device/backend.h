@@ -85,14 +85,14 @@ void dn_weights_gather(
 typedef struct kernel_family {
     dn_operation operation;
     int orders; /* dn_orders that they can do */
-    int gates;  /* whether they can make what is gated */
+    int gates;  /* nonzero: they can compute gated products */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
     /* Weights in the row's order; NULL: of operations without weights. */
     size_t (*packed_bytes)(const kernel *k, const problem *p);
     void (*pack)(const kernel *k, const problem *p, weights_view w, void *packed);
-    /* What is too dear to be found again at each call, for the step; NULL: nothing. */
+    /* A value for the step that is too expensive to find at each call; NULL: none. */
     int64_t (*settle)(const kernel *k, const problem *p);
 } kernel_family;
 
@@ -172,8 +172,8 @@ typedef struct ks_gradient_operands {
     int rounded;   /* dw and dbias are of the problem's type, not of that of sums */
 } ks_gradient_operands;
 
-/* Packing numbers of the device's memory there. What is enqueued goes to the device's stream,
-   waits for nothing and allocates nothing: it can be captured. */
+/* Packs numbers in device memory, on the device. Work is enqueued on the device's stream, waits
+   for nothing and allocates nothing, so it can be captured. */
 typedef struct pack_map pack_map;
 
 /* The product of two factors multiplied out, to[a][b][c][d] of the pattern that holds it, in
@@ -185,9 +185,9 @@ typedef struct ks_merge {
     void *to;
 } ks_merge;
 
-/* Numbers to be packed: w[a][b][c][d] of a step's factor and, if it has one, of its inner
-   one, in the order of a map; numbers that come from one that is NULL stay as they are. Or,
-   without a map, w[0][count] as numbers of `to_type`. */
+/* Numbers to pack: w[a][b][c][d] of a step's factor and of its inner factor, if it has one, in
+   the order of a map. Numbers from an array that is NULL do not change. Without a map,
+   w[0][count] is converted to `to_type`. */
 typedef struct pack_job {
     const pack_map *map;
     danaus_dtype from_type, to_type;
@@ -325,7 +325,7 @@ static inline int dn_is_usable(
     return dn_fits(k, p) && !(dev->backend->refuses && dev->backend->refuses(dev, k));
 }
 
-/* What was made for the device of this name is for no other. */
+/* Fails unless the device has this name: objects that were made for it fit no other. */
 danaus_status dn_check_place(const danaus_device *device, const char *made_for);
 
 /* The step's kernel packs w into device memory. */

@@ -123,7 +123,7 @@ typedef struct conv_work {
     double idle;
 } conv_work;
 
-/* ---- what is run ---- */
+/* ---- jobs ---- */
 
 /* k[filters][filter_length], of any real type. */
 typedef struct conv_filters {
@@ -132,8 +132,8 @@ typedef struct conv_filters {
     int on_device; /* they lie in the device's memory, else in the host's */
 } conv_filters;
 
-/* Rows [batch][channels][length] or, of an array that is grouped, those of one group of
-   [batch][groups][channels][length] (conv_frame), to which a pointer points. Bits: */
+/* Rows [batch][channels][length]. If an array is grouped, a pointer points to one group of
+   [batch][groups][channels][length] (conv_frame). These bits say which arrays are grouped: */
 enum { CONV_GROUPED_DATA = 1, CONV_GROUPED_FACTOR = 2 };
 
 /* Rows, times those of `factor` if that is not NULL. */
@@ -151,10 +151,10 @@ typedef struct conv_sink {
 
 #define CONV_MOST_SINKS 2
 
-/* Operands of a product that are made of others where they are read: rows of groups go through
-   filters of few taps, causal. k[groups][channels][taps], bias likewise or NULL, in the type
-   of sums; the groups of x.data, of x.factor and of the factor of the only sink, or -1 for
-   those that are taken as they are. */
+/* Short causal filters through which operands of a product pass where they are read.
+   k[groups][channels][taps], and bias likewise or NULL, are in the type of sums. `group` has the
+   groups of x.data, of x.factor and of the factor of the only sink, or -1 for an operand that is
+   not filtered. */
 typedef struct conv_few {
     const void *k, *bias;
     int group[3];
@@ -184,8 +184,8 @@ typedef struct conv_piece {
     int64_t offset, length, number;
 } conv_piece;
 
-/* Products and then sums, in any order or together: of rows [batch][channels][length] or,
-   where there are pieces, of these windows of arrays [channels][columns]. */
+/* Products and sums, in any order or together, of rows [batch][channels][length] or, with
+   pieces, of these windows of arrays [channels][columns]. */
 typedef struct conv_job {
     int64_t batch; /* at least 1 */
     const conv_piece *pieces;

@@ -155,7 +155,7 @@ danaus_status danaus_device_describe(
     return DANAUS_OK;
 }
 
-/* The name of kernel number `index`, and of what it does; or NULL. */
+/* The name of kernel number `index`, and the name of its operation; or NULL. */
 static const char *name_kernel(
     const danaus_device *device, int index, const char **operation)
 {

@@ -48,7 +48,7 @@ typedef struct nn_attention {
     danaus_dtype dtype;
 } nn_attention;
 
-/* The mean of each sequence's rows, or its first row; then, if asked, of length 1. */
+/* The mean of each sequence's rows, or its first row; then scaled to length 1 if asked. */
 typedef struct nn_pool {
     nn_sequences sequences;
     int64_t width;

@@ -82,8 +82,8 @@ typedef struct tuning_text {
 /* A row for bf16 from one for f16, which is as fast; 0 where there is no such kernel. */
 int dn_tuning_twin(const danaus_device *dev, const tuning_row *row, tuning_row *twin);
 
-/* Tables that came with the library: name of the file, and its text; ends with NULL. What
-   they have for f16 is meant for bf16 too. */
+/* Tables that came with the library: name of the file, and its text; ends with NULL. Their rows
+   for f16 also serve bf16. */
 typedef struct tuning_shipped {
     const char *name, *content;
 } tuning_shipped;

@@ -126,8 +126,8 @@ static int largest_turned(
     return found;
 }
 
-/* Low rank with what is left of the budget, and k blocks on the diagonal, or a Monarch
-   matrix of half the budget. */
+/* k blocks on the diagonal, or a Monarch matrix of half the budget, and low rank with the rest
+   of the budget. */
 static void add_low_rank_sums(compression *c, int64_t k)
 {
     static const int blocks[] = { 2, 1 }, monarch[] = { 2, 2 };
@@ -143,8 +143,8 @@ static void add_low_rank_sums(compression *c, int64_t k)
         add_sum(c, DANAUS_TRY_SUM, made, monarch, 2);
 }
 
-/* Monarch of k groups, with twice as many, with its transpose's patterns, and with low rank
-   besides, in equal parts; what is left goes to the last. */
+/* Monarch of k groups together with Monarch of twice as many, with its transpose's patterns, and
+   with that and low rank. Parts of the budget are equal, and the last term gets the rest. */
 static void add_monarch_sums(compression *c, int64_t k)
 {
     static const int twos[] = { 2, 2, 2 };

@@ -342,7 +342,7 @@ static danaus_status measure(factorization *f)
     int exact = !f->desc->fast && !f->desc->square_roots && !f->from;
     double lower = exact ? hypot(largest, sqrt(f->off)) / norm : -1;
     double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
-    /* What is further past the error stays, and shows. Chains of f32 are rounded more. */
+    /* A larger difference stays visible. Chains of f32 are rounded more. */
     double slack = exact && wide && !f->rounded ? ROUNDING : INFINITY;
     r->lower_bound = lower <= r->error + ROUNDING ? fmin(lower, r->error) : lower;
     r->upper_bound = r->error <= upper + slack ? fmax(upper, r->error) : upper;

@@ -93,7 +93,8 @@ danaus_status dn_expand(
 
 /* ---- the true error ---- */
 
-/* That of a single factor, which need not be w: it may be fitted to something else. */
+/* The error of a single factor, which may differ from w because it was fitted to something
+   else. */
 static danaus_status single_residual(
     const ks_view *w, const ks_factors *factors, double *energy)
 {

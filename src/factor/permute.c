@@ -60,7 +60,7 @@ typedef struct order_search {
     thread_pool *pool;
 } order_search;
 
-/* ---- what is checked ---- */
+/* ---- checks ---- */
 
 static danaus_status check(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
@@ -220,8 +220,8 @@ static cut_block block_of(const turn *t, double *memory)
     return k;
 }
 
-/* What is left of rows [from, from + svd.m) of a part beside the subspace v is added to
-   what they cost group g. */
+/* Adds to the costs in group g of rows [from, from + svd.m) of a part their energy outside the
+   subspace v. */
 static void add_costs(turn *t, int64_t g, int64_t h, int64_t from, const cut_block *k)
 {
     const order_side *of = t->of;

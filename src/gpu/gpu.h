@@ -35,9 +35,9 @@ typedef struct gpu_facts {
     int64_t memory;   /* bytes */
     double bandwidth; /* of memory, bytes a second */
     double flops;     /* f32 multiply-adds by vector units, two operations each */
-    /* Multiply-adds of a multiprocessor in a clock: by vector units in f32; by tensor cores
-       for 16 bits (8 of tf32 are 16 of these) by the instruction that all generations from
-       8.0 on have; and, of a library, by the best one for a type. */
+    /* Multiply-adds of a multiprocessor in a clock. cores: vector units in f32. mma: tensor
+       cores in 16 bits (8 of tf32 count as 16 of these), by the instruction that all
+       generations from 8.0 on have. tensor_*: the best instruction for a type, in a library. */
     int cores, mma, tensor_f16, tensor_bf16, tensor_tf32;
     int epilogues; /* a library ends products as dn_gpu_library_ends() says */
 } gpu_facts;
@@ -145,11 +145,11 @@ typedef struct gpu_family {
     const char *text;  /* the name of its file; NULL: it compiles nothing */
     const char *entry; /* its entry point; NULL: "ks" */
 
-    /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
-       hint here too: what is compiled must be right for any; but its activation is that
-       of all calls, and so is whether they have a residual. A variant from 0 up is one of
-       several compilations that share packed weights, for example for operands that are not
-       aligned. Rows whose defines do not depend on the pattern are compiled once for all. */
+    /* Writes lines "#define NAME VALUE\n" for a problem. The problem's batch is only a hint:
+       the function must be right for any batch. But all calls have the problem's activation,
+       and a residual if the problem has one. A variant from 0 up is one of several compilations
+       that share packed weights, for example for unaligned operands. Rows whose defines do not
+       depend on the pattern are compiled once for all patterns. */
     void (*defines)(const kernel *k, const problem *p, int variant, text *to);
     void (*launch)(
         const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,

@@ -33,8 +33,8 @@ struct gpu_packing {
 
 void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed);
 
-/* `count` entries of w that are `step` apart, from `from` on, and where they go; and, unless
-   that is NULL, where the numbers of tf32 go that are nearest to what rounding leaves. */
+/* `count` entries of w from `from` on, `step` apart, which go to `to`. `rest`, unless it is
+   NULL, gets the tf32 numbers nearest to what rounding loses. */
 typedef struct gpu_run {
     const weights_view *w;
     int64_t from, step, count;
@@ -62,8 +62,8 @@ static inline void dn_gpu_put(const gpu_packing *g, gpu_run run)
         dn_gpu_round(g->dropped, run.count, run.to, run.rest);
 }
 
-/* weights_view.places: the map that is made of the places of numbers in `packed`, memory that
-   is not written; and how many weights are counted before these. */
+/* weights_view.places: the map under construction. `packed` stands for the packed memory, which
+   is never written: only places in it count. `before` is the number of weights before these. */
 typedef struct pack_places {
     struct gpu_pack_map *map;
     char *packed;
@@ -124,7 +124,7 @@ static inline double dn_gpu_mma_clocks(const gpu_facts *f, double count)
     return count * 2048 / (0.8 * f->mma);
 }
 
-/* Bytes that memory gives and takes for all columns: of x, of y and of a residual. */
+/* Bytes that memory moves for all columns: x, y and a residual. */
 double dn_gpu_moved_bytes(const problem *p);
 
 /* True if batch-first some lines of x or y, the numbers of a column and a block, do not begin at

@@ -9,9 +9,8 @@
 
 #include <jansson.h>
 
-/* Integers beyond 63 bits count as the largest one, such as the 10^30 by which
-   transformers says that a text may be as long as you like. NULL: `error` says why, and
-   has no text where there was no memory. */
+/* Integers beyond 63 bits count as the largest one: transformers writes 10^30 for a text of any
+   length. NULL: `error` says why, and has no text if memory ran out. */
 json_t *dn_json_load(span string, json_error_t *error);
 danaus_status dn_json_parse(span string, json_t **json);
 

@@ -36,11 +36,10 @@ int dn_gesdd(
     return info;
 }
 
-/* Elements of `work`: what is documented, 4 k^2 and some, and room for blocks of
-   columns. Where no side is 11/6 of the other or longer, the reference's code needs
-   k^2 less of that. Complex matrices need k^2 there, and only where a side is that
-   long, and 2 k^2 of real work space in any case. Asking LAPACK is no way: where the
-   answer is too large for an int, it has wrapped. */
+/* Elements of `work`: the documented size, about 4 k^2, and room for blocks of columns. If no
+   side is at least 11/6 as long as the other, the reference's code needs k^2 less. Complex
+   matrices need k^2, only if a side is that long, and always 2 k^2 of real work space. LAPACK
+   itself cannot tell: an answer that is too large for an int wraps. */
 danaus_status dn_gesdd_plan(int complex, int64_t m, int64_t n, int *work)
 {
     int64_t k = MIN(m, n), square = MIN(k * k, INT_MAX);

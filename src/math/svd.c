@@ -29,8 +29,7 @@ enum { WHOLE, PAIR, GRAM, LAPACK, KRYLOV };
 /* Krylov: blocks of r + OVERSAMPLING vectors (one vector for r = 1), so many blocks. */
 enum { OVERSAMPLING = 2, BLOCKS = 3, BLOCKS_OF_ONE = 7 };
 
-/* Fixed numbers in [-1, 1): what is random about them is that no matrix of interest
-   has anything to do with them. */
+/* Fixed pseudo-random numbers in [-1, 1), which are unrelated to any matrix of interest. */
 static void fill_random(double *to, int64_t count)
 {
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15);

@@ -6,10 +6,10 @@
 
 #include "danaus/transforms.h"
 
-/* Chain i takes lengths[i + 1] numbers, of which the last lengths[i + 1] less its columns
-   pass by, and gives sources[i]; sources[count] are the inputs. A sum has terms, whose chains
-   are its own, one after the other, and no orders; lengths[0] and sources[count] are its
-   size. */
+/* Stage i takes lengths[i + 1] numbers and gives sources[i]. Chain i multiplies the first of
+   them, as many as its columns, and the others pass by. sources[count] are the inputs. A sum has
+   terms, whose chains are its own, one after the other, and no orders; lengths[0] and
+   sources[count] are its size. */
 struct danaus_operator {
     int count;
     danaus_dtype dtype;
@@ -31,7 +31,7 @@ int dn_operator_natural(const danaus_operator *made, int i);
 /* Nonzero if it is one chain whose orders change nothing. */
 int dn_operator_is_chain(const danaus_operator *made);
 
-/* The operator of one chain, which is gone after any failure; orders may be NULL. */
+/* The operator of one chain, which is destroyed on failure; orders may be NULL. */
 danaus_status dn_operator_of_chain(
     danaus_chain *chain, const int64_t *outputs, int64_t rows, const int64_t *inputs,
     int64_t length, int64_t cols, danaus_operator **made);

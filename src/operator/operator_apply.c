@@ -63,8 +63,8 @@ danaus_status danaus_operator_apply(
 
 enum { PANEL = 32 }; /* columns of A that are made together */
 
-/* Panels of columns, of f64 or c128, row after row: what comes to a step, what leaves it,
-   what passes by, and the sum of terms. */
+/* Panels of columns in f64 or c128, row after row: the inputs of a step, its outputs, the
+   numbers that pass by, and the sum of terms. */
 typedef struct panels {
     int64_t width; /* doubles in a row */
     double *v, *u, *aside, *sum;

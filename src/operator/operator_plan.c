@@ -77,8 +77,8 @@ static void turn_order(
     start[0] = 0;
 }
 
-/* For sources that go to one place each, or to none. What is read lies below what is
-   written. */
+/* Finds the place of each source, for sources that go to at most one place. The array is read
+   below the places that are written. */
 static void single_places(const int64_t *start, int64_t sources, int64_t *place)
 {
     for (int64_t x = sources - 1; x >= 0; x--)
@@ -133,9 +133,9 @@ static void free_order(danaus_operator_plan *plan, operator_order *o)
 
 /* ---- stages ---- */
 
-/* The orders around a chain of a term that its steps may do: numbers come from one place
-   each and lie in the layout of what is inside. Those of y are all written, and not added
-   to. */
+/* Which orders around a chain of a term its steps can do. Each number must come from one place,
+   in the layout of the plan's inside. An order of y must write all numbers, and not add to
+   them. */
 static int orders_of(
     const danaus_operator_plan *plan, const operator_term *term,
     const operator_stage *stage, int is_first, int is_last)

@@ -84,8 +84,8 @@ static danaus_status bring(
     return pick(r, o, from, *to, 0);
 }
 
-/* What passes by a stage, from behind what it takes, in an order unless that is NULL, to
-   behind what it gives. */
+/* Copies the numbers that pass by a stage from behind its inputs to behind its outputs, in an
+   order unless that is NULL. */
 static danaus_status pass_by(
     const run *r, int64_t passing, const int64_t *order, number_view from,
     int64_t takes, number_view to, int64_t gives)
@@ -101,7 +101,7 @@ static danaus_status pass_by(
     return pick(r, &all, from, to, 0);
 }
 
-/* From one row to the next, of columns among others. */
+/* The distance from one row to the next of these columns among others. */
 static int64_t row_step(const run *r, const number_view *v)
 {
     return r->plan->inside == DANAUS_BATCH_LAST ? v->next : 0;
@@ -162,7 +162,7 @@ static term_end end_of(const run *r, int number, const number_view *y)
     return e;
 }
 
-/* Bias and activation, of what is there. */
+/* Applies bias and activation to y. */
 static danaus_status finish(const run *r, number_view y)
 {
     const danaus_operator_plan *plan = r->plan;
@@ -351,7 +351,7 @@ typedef struct back_run {
     char *memory;                      /* for these */
 } back_run;
 
-/* Forward, until each chain has what it takes. */
+/* Runs forward until each chain has its inputs. */
 static danaus_status keep_inputs(back_run *b, const operator_term *term, number_view x)
 {
     const run *r = &b->r;

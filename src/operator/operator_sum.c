@@ -88,7 +88,7 @@ static void take_term(danaus_operator *sum, danaus_operator *t)
         sum->chains[sum->count++] = t->chains[i];
 }
 
-/* Terms that are sums are gone, but for their terms. */
+/* Replaces terms that are sums by their terms, and destroys the sums. */
 static void take_terms(danaus_operator *sum, danaus_operator *const *terms, int count)
 {
     for (int i = 0; i < count; i++) {

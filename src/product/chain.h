@@ -37,8 +37,8 @@ double dn_chain_product_bytes(
 danaus_status dn_chain_product(
     const chain_numbers *n, int from, int to, double **product);
 
-/* The same if it can be stored in the chain's own type, as dn_check_stored() says; what is
-   infinite or NaN is refused only where all factors are finite. */
+/* The same, but fails unless the chain's type can store the product, as dn_check_stored() says.
+   Infinite numbers and NaN are refused only if all factors are finite. */
 danaus_status dn_chain_product_held(
     const chain_numbers *n, int from, int to, int refused, const char *name,
     double **product);

@@ -154,7 +154,7 @@ typedef struct run_choice {
     int from;
 } run_choice;
 
-/* Those of the plan's orders that are at the ends of factors [from, to). */
+/* Which of the plan's orders are at the ends of factors [from, to). */
 static int orders_at(const danaus_ks_plan *plan, int from, int to)
 {
     int adjoint = plan->desc.adjoint;

@@ -55,7 +55,7 @@ danaus_status dn_ks_plan_create(
 /* Those that they do. */
 int dn_ks_orders(const danaus_ks_plan *plan);
 
-/* danaus_ks_execute() with operands, of which `packed` is not set, that are right. */
+/* danaus_ks_execute() with operands that were checked; it sets `packed`. */
 danaus_status dn_ks_run(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     ks_operands o);
@@ -65,7 +65,7 @@ int dn_ks_adds(
     const danaus_ks_plan *plan, const danaus_device *device,
     danaus_activation activation);
 
-/* Decides where what is packed for a plan lies. */
+/* Decides the places of all packed weights of a plan in their block of memory. */
 danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device);
 
 /* True if a bias is also packed in the plan's type. */

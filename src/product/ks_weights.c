@@ -46,7 +46,7 @@ void danaus_ks_weights_destroy(danaus_ks_weights *weights)
     dn_free(weights);
 }
 
-/* ---- where what is packed lies ---- */
+/* ---- places of packed weights ---- */
 
 /* Steps of one plan that have a kernel and factors in common differ in hints alone.
    plan->forms: there is none yet. */
@@ -62,7 +62,7 @@ static int find_form(const danaus_ks_plan *plan, const packed_form *like)
     return i;
 }
 
-/* Puts so many bytes behind what is there; *at: where. */
+/* Appends so many bytes to the block; *at becomes their place. */
 static danaus_status append(danaus_ks_plan *plan, size_t bytes, size_t *at)
 {
     size_t end = plan->packed_bytes, padded = bytes + (DANAUS_SCRATCH_ALIGN - 1);
@@ -327,8 +327,8 @@ danaus_status danaus_ks_weights_update(
     return pack_chain(weights, device, chain);
 }
 
-/* What is made of several factors cannot be made of some of them; but two factors at once
-   have a place each, where only a device's own packing writes nothing but one. */
+/* Fails if only some factors of a merged one are given. Two factors at once have a place each,
+   but only a device's own packing can write one of them alone. */
 static danaus_status check_given(const danaus_ks_weights *w, const chain_numbers *n)
 {
     for (int i = 0; i < w->plan->forms; i++) {

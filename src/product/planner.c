@@ -43,8 +43,7 @@ static void close_trial(trial *t)
     dn_free(t->w);
 }
 
-/* Numbers in [-1, 1). Zeros would take less power than what they stand for, and so
-   measure faster. */
+/* Numbers in [-1, 1). Zeros would use less power than real data, and so measure faster. */
 static void make_numbers(double numbers[2 * BLOCK])
 {
     uint64_t seed = 1;
@@ -245,7 +244,8 @@ static const kernel *estimate(
     return best;
 }
 
-/* An estimate may be wrong by so much that what was measured nearby is better. */
+/* Returns the kernel that was measured for a similar problem, unless its estimate here is too
+   much above the least; otherwise the kernel of least estimate. */
 static const kernel *estimate_or_neighbour(
     const danaus_device *dev, const problem *p, double *seconds)
 {
@@ -308,7 +308,7 @@ static double ending(const danaus_device *dev, const kernel *k, const problem *p
                : 0;
 }
 
-/* The fastest of what was measured, or the guess if it is about as fast. */
+/* The fastest measured kernel, or the guess if it is about as fast. */
 typedef struct winner {
     const kernel *guess, *kernel;
     double guessed, seconds;
@@ -359,8 +359,9 @@ static danaus_status measure(
     return DANAUS_OK;
 }
 
-/* A row that pays is kept if it is not slower then than others are estimated to be. One that
-   pays for a residual alone is kept: all of them read it. */
+/* True if a row of the table is too slow with its bias and activation, which measured times
+   leave out: other rows are then estimated to be faster. A residual alone does not count,
+   because all rows read it. */
 static int pays_too_much(
     const danaus_device *dev, const kernel *k, const problem *p, double seconds)
 {
@@ -373,7 +374,8 @@ static int pays_too_much(
     return seconds + ending(dev, k, p) > least;
 }
 
-/* Nor was packing: the row is kept unless its estimate with packing is doubtful. */
+/* True if weights change before each run and the row's estimate with packing is more than
+   DOUBTFUL times the least. Measured times leave packing out. */
 static int pays_for_packing(const danaus_device *dev, const kernel *k, const problem *p)
 {
     double least;

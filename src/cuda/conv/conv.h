@@ -8,7 +8,7 @@
 #include "gpu/conv/conv.h"
 #include "gpu/conv/conv_mma.h"
 
-/* What is compiled for a plan. Of a window of one level there are no splits and joins. */
+/* The functions that are compiled for a plan. Windows of one level have no splits and joins. */
 typedef enum cuda_conv_function {
     CONV_LAY,
     CONV_TAKE,
@@ -70,9 +70,9 @@ typedef struct cuda_transform {
     int64_t share;        /* channels of a filter */
 } cuda_transform;
 
-/* What is compiled for a plan of rows of this type; half: the second halves of windows are
-   zeros, or folded. fast: products by tensor cores, of root 0 if there are none. Returns how
-   many. */
+/* The uses that a plan for rows of this type compiles, and their number. half: the second
+   halves of windows are zeros or folded. fast: products by tensor cores, with root 0 if there
+   are none. */
 int dn_cuda_conv_uses(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS]);
@@ -118,7 +118,7 @@ danaus_status dn_cuda_conv_mask(
    stays in the second cache, else so many that the ends of launches take little of their time. */
 int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items);
 
-/* Windows of a channel, of circles pairs of rows. */
+/* Windows of a channel; a window of circles is a pair of rows. */
 int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job);
 
 /* Bytes of the norms of a window, of those that have them. */

@@ -148,7 +148,7 @@ static double scale_for(double energy)
     return energy > 0 ? ldexp(1, -ilogb(sqrt(energy))) : 1;
 }
 
-/* a -= samples y x^H: the sums over what is left without the means. */
+/* a -= samples y x^H: the sums become those of centred samples. */
 static void centre(
     const ks_calibration *c, int64_t rows, const double *y, const double *x, double *a)
 {

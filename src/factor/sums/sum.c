@@ -23,7 +23,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Energies of what is left are differences; so much of the whole is added to them. */
+/* Energies of the rest are differences; this share of the whole is added to them. */
 #define ROUNDING 1e-11
 
 /* A round that gains less than this share of the error is the last. */
@@ -199,7 +199,7 @@ static double share(double part, double whole)
     return whole > 0 ? sqrt(part / whole) : 0;
 }
 
-/* ---- what is left ---- */
+/* ---- the rest ---- */
 
 /* left = W less all terms but n; -1: less all. */
 static danaus_status leave(sum *s, int n)
@@ -213,7 +213,7 @@ static danaus_status leave(sum *s, int n)
     return DANAUS_OK;
 }
 
-/* The sums over samples for what is left. */
+/* The sums over samples for the rest. */
 static danaus_calibration leave_sums(sum *s)
 {
     danaus_calibration c = *s->given;
@@ -244,8 +244,8 @@ static int forward_progress(void *user, double done)
     return s->fit->progress(s->fit->user, (s->done + done) / s->fits);
 }
 
-/* Chain n for what is left of W, with part its matrix; *scale is the norm of what is left,
-   relative to the whole. The nearest two factors need no start. */
+/* Fits chain n to the rest of W; `part` is its matrix. *scale is the norm of the rest relative
+   to the whole. The nearest two factors need no start. */
 static danaus_status fit_term(
     sum *s, int n, danaus_chain **chain, danaus_factorize_result *result, double *scale)
 {
@@ -314,8 +314,8 @@ static danaus_status improve(
     return DANAUS_OK;
 }
 
-/* A result for what was left of W as one for W: norms times `scale` are relative to the
-   whole, and those of matrices times `of_matrix`. */
+/* Turns a result for the rest of W into one for W: norms are multiplied by `scale`, and those of
+   matrices by `of_matrix`. */
 static void relate(
     const sum *s, double scale, double of_matrix, danaus_factorize_result *r)
 {
@@ -400,7 +400,7 @@ static danaus_status find_rest(sum *s)
     return DANAUS_OK;
 }
 
-/* The error of what is left; with a bias, mean(y) - K mean(x), which `chain` gets. */
+/* The error of the rest. With a bias, `chain` gets mean(y) - K mean(x). */
 static danaus_status measure_sums(sum *s, danaus_chain *chain)
 {
     TRY(leave(s, -1));

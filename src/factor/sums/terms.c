@@ -91,7 +91,7 @@ static void copy_part(
             x + (size_t)(n * step + before * inner) * size, (size_t)run * size);
 }
 
-/* Term n, of the chain that was fitted for it and others. */
+/* Splits term n off the chain that was fitted for it and others. */
 static danaus_status split(whole *s, int n)
 {
     const danaus_pattern *p = s->given.patterns[n];
@@ -128,7 +128,7 @@ static danaus_status take_parts(whole *s)
     return bias ? danaus_chain_set_bias(s->part[0], bias) : DANAUS_OK;
 }
 
-/* ---- what is certain ---- */
+/* ---- lower bounds ---- */
 
 static danaus_status certify(whole *s, const danaus_sum_desc *desc)
 {

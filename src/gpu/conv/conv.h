@@ -90,7 +90,7 @@ static inline int dn_gpu_conv_circle(const conv_frame *f)
 /* The launch of so many tiles. */
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *shape, int level, int64_t tiles);
 
-/* That of the norms of so many windows. */
+/* The launch for the norms of so many windows. */
 gpu_launch dn_gpu_conv_norms_launch(const gpu_conv_shape *shape, int64_t windows);
 
 /* True if the second halves of windows are zeros that are not stored, or are folded. */

@@ -41,7 +41,7 @@ static double operations_of(int radix)
                      : LAYER_OPERATIONS * layers;
 }
 
-/* Bytes of a row that pass through memory: u, of which windows overlap, and y. */
+/* Bytes of a row that pass through memory: u, whose windows overlap, and y. */
 static double row_bytes(const conv_frame *f)
 {
     int64_t read = f->windows > 1 ? 2 * f->cut.n * f->windows : f->length;
@@ -83,9 +83,10 @@ static double waiting_for_blocks(const gpu_conv_mma *m)
     return is_even ? 1 : (double)ROUND_UP(m->root, m->warps) / m->root;
 }
 
-/* And where rows are read and stored: of whole windows each makes a part of its numbers; rows
-   that begin anywhere are moved; where windows do, too, results are stored by way of shared
-   memory, by as many instructions as others (by count), or number by number. */
+/* Operations that read and store rows. Pairs need none, windows with a half of zeros some, and
+   other windows more, because they use only a part of their results. Rows at any address are
+   moved. If windows are at any address too, results are stored through shared memory, with
+   about as many instructions, or number by number. */
 static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
 {
     double all = m->pair ? 0 : m->half ? 15 : 50;
@@ -94,7 +95,7 @@ static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
     return all + (m->odd ? 15 : 0);
 }
 
-/* How much longer than their work windows take whose steps wait for each other. */
+/* How much longer than their work windows take if their steps wait for each other. */
 #define WAITING 1.35
 
 /* Windows by tensor cores: instructions of all kinds, as operations, by the fit of
@@ -123,9 +124,10 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
     return 1;
 }
 
-/* Vector units ask of each number of a row that does not fill its window, or repeats, where it
-   lies: for a point of half a window, one that is read and one that is stored; of a whole one
-   two and two, or, of many, whose ends alone are cut where they are read, two. */
+/* Operations of vector units that find the place of each number, in rows that repeat or do not
+   fill their window. A point of half a window has one number to read and one to store, a point
+   of a whole window two and two. Of several windows only the ends are cut where they are read,
+   so a point counts two. */
 static double ragged_operations(const conv_frame *f)
 {
     int is_one = f->windows == 1 && !f->periodic;

@@ -103,8 +103,8 @@ static int resident(const gpu_conv_mma *m, int few)
     return (int)CLAMP(room, 1, MAX(1, warps / (m->warps * m->members)));
 }
 
-/* Lets launches that follow each other fetch ahead, if as many blocks still have room. Layers
-   take chunks through registers on their way to D, and would have to fetch them from there. */
+/* Lets tasks fetch ahead if as many blocks still have room. Layers load chunks to D through
+   registers, so they cannot. */
 static void find_ahead(const gpu_facts *f, gpu_conv_mma *m)
 {
     int64_t blocks = resident(m, 0);
@@ -196,7 +196,8 @@ int dn_gpu_conv_mma_cluster(
     return 1;
 }
 
-/* The matrix whose sides are nearest to what a block has best, of columns rather than rows. */
+/* Chooses the matrix whose sides are nearest to the best size of a block, with more columns than
+   rows. */
 int dn_gpu_conv_mma(
     const gpu_facts *f, int64_t n, int half, int pair,
     gpu_conv_mma m[GPU_CONV_MMA_PARTS])

@@ -74,8 +74,8 @@ int dn_gpu_conv_mma_kept(const conv_box *box, int count);
 /* True if both have the same tables. */
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 
-/* Bytes of the tables of matrices, of those that a launch looks at (of columns, which have turns
-   of their own, in one direction), and the tables. */
+/* Bytes of all tables of matrices; bytes of those that a launch reads (for columns, which have
+   their own turns, those of one direction); and the tables. */
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
 int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m);
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
@@ -104,7 +104,7 @@ static inline int dn_gpu_conv_mma_has_points(const gpu_conv_mma *m)
     return m->rows > 1 && !m->cluster;
 }
 
-/* Bytes of the points of a window, and of what is behind those of all windows. */
+/* Bytes of the points of a window, and of the peaks behind the points of all windows. */
 static inline int64_t dn_gpu_conv_mma_points(const gpu_conv_mma *m)
 {
     return (int64_t)m->kept * m->columns * 4;

@@ -112,8 +112,8 @@ static int64_t columns_of(const gpu_facts *f, const gpu_conv_shape *s, int64_t r
     return columns;
 }
 
-/* A matrix of so many rows: how much memory its columns touch beside what they need, and
-   how far its tiles are from being alike. 0: there is none. */
+/* Judges a matrix of so many rows: by how much memory its columns touch beyond what they need,
+   and by how much its tiles differ. 0: there is no such matrix. */
 static double judge(const gpu_facts *f, const gpu_conv_shape *s, int64_t rows)
 {
     int radices[GPU_CONV_MOST_PASSES];

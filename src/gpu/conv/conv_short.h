@@ -6,8 +6,8 @@
 #include "danaus/conv.h"
 #include "gpu/gpu.h"
 
-/* One launch. The problem is what its function is known by: its pattern has the sizes
-   that are known when it is compiled. */
+/* One launch. Its function is found by the problem, whose pattern has the sizes that are known
+   at compile time. */
 typedef struct gpu_short {
     const kernel *kernel;
     problem p;
@@ -27,8 +27,8 @@ gpu_short dn_gpu_short(
     const gpu_facts *f, const danaus_short_desc *d, int64_t batch, int packed,
     int64_t shift, const void *x, const void *y);
 
-/* Parts of dk (with u) and dbias; how many, and what is added to what, depends on sizes alone.
-   du, unless it is NULL, is made beside them where dy and u are both read and taps are few. */
+/* Parts of dk (with u) and dbias; their number and the order of sums depend only on sizes. du,
+   unless it is NULL, is computed with them if dy and u are both read and taps are few. */
 gpu_short dn_gpu_short_sums(
     const danaus_short_desc *d, int64_t batch, int packed, int64_t shift,
     const void *dy, const void *u, const void *du);
@@ -36,7 +36,7 @@ gpu_short dn_gpu_short_sums(
 /* Puts a table of sequences (cuda/conv/conv_pieces.c) where launches find it. */
 const kernel *dn_gpu_short_sequences(void);
 
-/* What compiles them: rows that are in no table. */
+/* The rows that compile them, which are in no table. */
 typedef enum gpu_short_row {
     GPU_SHORT_FIRST,
     GPU_SHORT_LAST,

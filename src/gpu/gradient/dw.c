@@ -109,7 +109,7 @@ void dn_dw_set_tile(gpu_dw *t, const problem *p, int64_t rows, int64_t columns)
     t->column_tiles = CEIL_DIV(p->pattern.c, columns);
 }
 
-/* Seconds of work that is bound by these, of which what is nearly as slow as the slowest
+/* Seconds of work that these limits bound. A limit that is nearly as slow as the slowest one
    adds to it. */
 static double together(const double *seconds, int count)
 {
@@ -254,7 +254,8 @@ static double turning_seconds(const problem *p)
            (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)dn_gpu_most_turned);
 }
 
-/* How often as long everything takes on a device: by that of which it has least. */
+/* How much slower everything is on a device than on dn_gpu_measured, by its scarcest resource.
+   */
 static double slower(const gpu_facts *f, int by_tiles)
 {
     const gpu_facts *m = &dn_gpu_measured;
@@ -263,7 +264,7 @@ static double slower(const gpu_facts *f, int by_tiles)
     return fmax(m->bandwidth / f->bandwidth, clocks * rate);
 }
 
-/* All columns, of which few take as long as DW_LEAST_BATCH. */
+/* Seconds for all columns; a few take as long as DW_LEAST_BATCH. */
 static double cost_of(
     const danaus_device *dev, const kernel *k, const problem *p, double column,
     int is_known_slower)
@@ -310,7 +311,7 @@ static double library_cost(const danaus_device *dev, const kernel *k, const prob
         dn_gpu_facts(dev)->arch >= TILES_FROM && !is_for_library(&made));
 }
 
-/* ---- what is compiled ---- */
+/* ---- defines ---- */
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {

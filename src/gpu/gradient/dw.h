@@ -12,9 +12,14 @@
 
 #include "gpu/gpu.h"
 
-/* How x and dy are seen. TURNED: lanes are set apart in scratch before, and are blocks
-   then. DENSE: a block and its lanes are one matrix, of whose products those of different
-   lanes are left out when parts are added up. */
+/* The form of x and dy. TURNED: lanes are first separated in scratch, and are then blocks.
+   DENSE: a block and its lanes are one matrix. Of its products of lanes j and j' only those
+   with j = j' (x) are added up:
+
+       j \ j'   0   1   2
+         0      x   .   .
+         1      .   x   .
+         2      .   .   x  */
 enum { DW_AS_IT_LIES, DW_TURNED, DW_DENSE };
 
 /* gpu_code.size: one of these, and whether tiles are for 9.0, whose copy engine fetches
@@ -40,7 +45,7 @@ typedef struct gpu_dw {
 /* A family whose text uses tensor cores. Rows of other families have no tiles. */
 typedef struct gpu_dw_family {
     gpu_family gpu;
-    /* Tries tiles of a problem, of which t has what follows from row and problem. */
+    /* Tries tiles of a problem. t has the members that follow from row and problem. */
     void (*search)(gpu_dw t, const problem *p, gpu_dw *best);
     /* Derives the rest from a tile's first members; 0: it does not fit. */
     int (*complete)(gpu_dw *t, const problem *p);
@@ -103,8 +108,8 @@ SEARCH(fours);
 
 /* ---- running ---- */
 
-/* What else is compiled for gradients, by rows that are in no table: they set lanes apart,
-   add up parts, and make parts of a bias' gradient, of the columns s of dy alone. */
+/* Other functions of gradients, by rows that are in no table. They separate lanes, add up parts,
+   and compute parts of a bias' gradient from the columns s of dy alone. */
 typedef enum gpu_helper {
     GPU_TURN_LANES,
     GPU_ADD,
@@ -127,7 +132,7 @@ typedef struct gpu_slabs {
 gpu_slabs dn_gpu_slabs(
     const gpu_facts *f, int64_t batch, int64_t tiles, int64_t numbers);
 
-/* How a step's weight gradient is made of so many columns. */
+/* How a step's weight gradient is computed from so many columns. */
 typedef struct gpu_dw_plan {
     const kernel *kernel;
     problem p, made; /* as it was asked; as its row sees x and dy */
@@ -147,15 +152,16 @@ int dn_gpu_dw_moves(const gpu_dw_plan *plan, const void *operand);
 /* Bytes of `at_once` columns of x, or of dy, in scratch. */
 size_t dn_gpu_dw_moved(const gpu_dw_plan *plan, int dy);
 
-/* Launches: of parts, of blocks of `size` rows whose lanes are turned. */
+/* The launch that computes parts, and the launch that turns the lanes of blocks of `size` rows.
+   */
 gpu_launch dn_gpu_dw_launch(const gpu_dw_plan *plan, int64_t columns);
 gpu_launch dn_gpu_turn_lanes_launch(const problem *p, int64_t columns, int64_t size);
 
 /* Views of x and of dy for the copy engine. */
 void dn_gpu_dw_maps(const gpu_dw_plan *plan, int64_t columns, gpu_map map[2]);
 
-/* Parts that are added up into numbers wherever they lie: a job of ks_reduce.cu, which says
-   what the second line is. */
+/* Parts that are added up into numbers at any places: a job of ks_reduce.cu, which explains the
+   second line. */
 typedef struct gpu_sum {
     danaus_pattern q;
     weights_view to;
@@ -172,8 +178,8 @@ gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to);
 /* True if there is a single part, which is written straight to the gradient. */
 int dn_gpu_dw_is_direct(const gpu_dw_plan *plan, const weights_view *to);
 
-/* The gradient of a bias, of the last step's problem. Of few columns batch-first dy itself
-   is the parts. */
+/* The gradient of a bias, for the last step's problem. With few columns batch-first the parts
+   are dy itself. */
 int dn_gpu_bias_is_sum(const problem *p, int64_t batch);
 gpu_sum dn_gpu_bias_sum(
     const gpu_facts *f, const problem *p, int64_t batch, const weights_view *to);

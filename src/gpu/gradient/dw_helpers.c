@@ -15,7 +15,7 @@
 #define VECTOR         16                 /* bytes */
 #define MOST_NARROW    ((int64_t)1 << 30) /* numbers that are counted in 32 bits */
 #define MOST_BLOCKS    ((int64_t)1 << 26) /* of threads, of a job among up to 17 */
-/* Rows of dy of which the gradient of a bias is made by no launch of its own. */
+/* With at most so many rows of dy the gradient of a bias needs no launch of its own. */
 #define FEW_COLUMNS 256
 /* A tile of ks_reduce.cu: most lanes, and numbers. */
 #define REDUCED_LANES 32
@@ -27,8 +27,8 @@
 
 /* ---- lanes ---- */
 
-/* A tile of ks_turn_lanes.cu: its lanes, of which larger d should be a multiple, and units,
-   of 16 bytes of each lane. */
+/* A tile of ks_turn_lanes.cu: its lanes (a larger d should be a multiple), and its units of 16
+   bytes of each lane. */
 static int64_t turned_lanes(int64_t d)
 {
     int64_t lanes = TURNED_LANES;
@@ -196,7 +196,7 @@ const kernel dn_gpu_helpers[GPU_HELPERS] = {
     { "few_columns", 0, &dn_gpu_dw_simt.gpu.kernel, &anywhere },
 };
 
-/* Those that a row may run for a problem, whatever the batch and the operands. */
+/* The helpers that a row may run for a problem, for any batch and operands. */
 int dn_gpu_dw_part(const kernel *k, const problem *p, int n, ks_step *part)
 {
     const int runs[GPU_HELPERS] = {

@@ -50,7 +50,7 @@ static mma_shape shape_of(const kernel *k, const problem *p)
     return s;
 }
 
-/* Blocks that a tile of y is made of. */
+/* The number of blocks of K x that a tile of y needs. */
 static int blocks_each(const problem *p) { return p->gated ? 2 : 1; }
 
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
@@ -95,10 +95,9 @@ static double place_bytes(const mma_shape *s, const problem *p)
     return rows * dn_gpu_place_bytes(p);
 }
 
-/* That of ks_wgmma.cu, with what their generations have of tensor cores; they have not been
-   timed on a device of their own. A tile is bound by tensor cores or by the second cache,
-   behind which latency is not hidden; all of them together by memory. What is not aligned
-   comes in pieces of one element. */
+/* The model of ks_wgmma.cu with the tensor cores of these generations; these rows have not been
+   timed on their own devices. Tensor cores or the second cache bound a tile, and latency adds to
+   that; memory bounds all tiles together. Unaligned operands are fetched element by element. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);

@@ -115,9 +115,10 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
 }
 
-/* What was fitted to times of 16-bit numbers, to 13 %, and of tf32, to 9 % in the mean: times
-   of memory and of short pieces; how much slower these are for y, and of what power of the
-   distance of its columns s; the second cache's rate over memory's; clocks of a byte of y. */
+/* Constants that were fitted to times of 16-bit numbers, to 13 %, and of tf32, to 9 % in the
+   mean: factors for memory and for short pieces; how much slower these are for y, and the power
+   of the distance of its columns s; the second cache's rate over memory's; clocks for a byte of
+   y. */
 typedef struct lanes_fit {
     double memory, pieces, y_pieces, far, cache, y;
 } lanes_fit;

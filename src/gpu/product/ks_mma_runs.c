@@ -116,9 +116,9 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
     };
 }
 
-/* Clocks of a multiprocessor for a tile beside others: instructions of tensor cores, numbers of
-   x that are read and of y that are put into shared memory one by one, where threads meet the
-   same banks, and chunks on their way; and what a block waits for, while others run. */
+/* Clocks of a multiprocessor for a tile beside others: tensor-core instructions; numbers of x
+   that are read, and of y that are written to shared memory, one by one and with bank
+   conflicts; chunks in flight; and waiting times of a block while others run. */
 static double tile_clocks(const gpu_facts *f, const kernel *k, const runs_shape *s)
 {
     const int *n = dn_gpu_size(k);

@@ -19,7 +19,7 @@
 #define STEP_BYTES  64  /* of columns k in a row */
 #define FRAGMENT    512 /* bytes: 16 rows by half a step, 16 bytes a lane */
 
-/* size: of which only the number of columns is of a kind that others have. */
+/* Members of `size`; other families have only the number of columns. */
 enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
 
 /* Sizes of the inner factor l and the outer factor w; units and steps are those of the text. */

@@ -36,8 +36,8 @@ static double work_of(danaus_dtype dtype)
     return dn_sum_type(dtype) == DANAUS_F64 || dtype == DANAUS_C128 ? 2 * work : work;
 }
 
-/* Bytes that are moved for nothing with vectors in runs of `run` elements, over those
-   that are wanted. */
+/* Useless bytes that are moved with vectors in runs of `run` elements, relative to useful
+   bytes. */
 static double waste_of(danaus_dtype dtype, int64_t run)
 {
     double bytes = (double)run * (double)danaus_dtype_size(dtype);
@@ -65,8 +65,8 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* Batch-first, seconds to move what must be moved, at the rates that these kernels reach: a third
-   of memory's; what is moved for nothing comes from the second cache. An order leaves no runs. */
+/* Batch-first, seconds to move the operands, at the rate that these kernels reach, a third of
+   memory's. Useless bytes come from the second cache. With an order there are no runs. */
 static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;

@@ -46,7 +46,7 @@ static void set_lanes(split_shape *s, const kernel *k, const problem *p, int64_t
     set_memory(s, k, p->layout);
 }
 
-/* Batch-first as many lanes follow each other as there is room for, of 16 bytes. */
+/* Batch-first a tile has as many neighbouring lanes, of 16 bytes, as there is room for. */
 static split_shape shape_of(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
@@ -90,7 +90,7 @@ static int fits(const kernel *k, const problem *p)
     return s.stages >= 2 && beside * s.element >= 4;
 }
 
-/* Bytes of a second cache's sector that are of no use to lanes which lie between others. */
+/* Useless bytes of a sector of the second cache if other lanes lie between a tile's. */
 static double waste_of(const split_shape *s, const problem *p)
 {
     double lanes = (double)s->together, all = (double)p->pattern.d;
@@ -135,8 +135,8 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
     };
 }
 
-/* Places that a block waits for one after the other: of the steps of x that are on their way
-   from the beginning, and of y by each thread. */
+/* How often a block waits for places, one after the other: for the steps of x that are in flight
+   from the beginning, and for y in each thread. */
 static double place_waits(
     const split_shape *s, const kernel *k, const problem *p, double each)
 {
@@ -146,7 +146,7 @@ static double place_waits(
            (p->orders & DN_WRITES ? ceil(sums / n[WARPS_K]) : 0);
 }
 
-/* Their bytes, of all tiles. */
+/* The bytes of these places in all tiles. */
 static double place_bytes(double passes, double row_tiles, const problem *p)
 {
     double x = p->orders & DN_READS ? (double)dn_pattern_cols(p->pattern) : 0;
@@ -154,8 +154,8 @@ static double place_bytes(double passes, double row_tiles, const problem *p)
     return passes * (x * row_tiles + y) * dn_gpu_place_bytes(p);
 }
 
-/* A fit to 11,000 times (to 8 % in the mean) without orders: memory, the second cache, and
-   what a multiprocessor does; steps that are not on their way from the beginning wait. */
+/* Seconds, fitted to 11,000 times (to 8 % in the mean) without orders: memory, the second
+   cache, and the multiprocessors. Steps that are not in flight from the beginning wait. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);

@@ -61,7 +61,7 @@ static int64_t tiles_of(const kernel *k, const problem *p, int variant)
     return CEIL_DIV(units, outs_of(k, p, variant));
 }
 
-/* Outputs with those that only fill a tile up, of any variant. */
+/* Outputs including those that only fill up tiles, for any variant. */
 static int64_t made_of(const kernel *k, const problem *p)
 {
     int64_t outs = outs_of(k, p, MOST_VARIANT);

@@ -69,8 +69,8 @@ static double turning(const danaus_device *dev, const problem *p)
     return 2 * LAUNCH + bytes / (TURNING * dn_gpu_facts(dev)->bandwidth);
 }
 
-/* Products of 16 bits batch-last whose lines are ragged take longer than rows think that
-   multiply them, of few columns above all: measured on 9.0 (bench/rows). */
+/* Products of 16 bits batch-last with ragged lines take longer than the estimates of the rows
+   inside, most of all with few columns. Measured on 9.0 (bench/rows). */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     int64_t size = dn_size_of(p->dtype);

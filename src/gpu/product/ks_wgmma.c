@@ -32,7 +32,7 @@ typedef struct wgmma_shape {
 
 static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
 
-/* Blocks that a tile of y is made of, and those of y. */
+/* The number of blocks of K x that a tile of y needs, and the number of blocks of y. */
 static int blocks_each(const problem *p) { return p->gated ? 2 : 1; }
 static int64_t y_blocks(const problem *p) { return p->pattern.a / blocks_each(p); }
 
@@ -70,7 +70,8 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
            CEIL_DIV(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
 }
 
-/* Gates wait in registers, two in one, while what they are multiplied by is made. */
+/* True if the row can do gates. activation(u) waits in registers, two numbers in one, while v is
+   computed. */
 static int gates(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
@@ -104,8 +105,8 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
     };
 }
 
-/* How much longer tiles take whose lines are ragged, of columns batch-first or of the batch: threads
-   fetch, who have not many registers. Measured on 9.0 (bench/rows). */
+/* How much longer tiles take if lines, of columns batch-first or of the batch, are ragged:
+   threads with few registers then fetch them. Measured on 9.0 (bench/rows). */
 static double ragged(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
@@ -186,9 +187,9 @@ static void copy_chunk(const float *line, int64_t chunk, int even, char *to)
             memcpy(to + e * 4, line + chunk / 2 * 8 + chunk % 2 + e * 2, 4);
 }
 
-/* One row r of a step, LINE_BYTES from element `from` on, of which the matrix has `left`
-   columns k, its chunks exchanged. A line is fetched as a whole, which is faster than its
-   chunks; only places are noted one chunk after the other. */
+/* Packs one row r of a step, LINE_BYTES from element `from` on, with its chunks exchanged; the
+   matrix has `left` columns k of it. A line is read as a whole, which is faster than by chunks;
+   only places are noted chunk by chunk. */
 static void pack_line(
     const gpu_packing *g, int64_t from, int64_t left, int64_t row, char *to)
 {

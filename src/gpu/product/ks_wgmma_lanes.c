@@ -31,8 +31,8 @@ typedef struct wgmma_lanes_shape {
     int64_t units, lane_bytes, w_bytes, stages, shared;
 } wgmma_lanes_shape;
 
-/* At most `most` lanes that lie together, in at least 16 bytes, where the copy engine can
-   begin; also 8 bytes that are all. 0: there is no such number. */
+/* The number of contiguous lanes of a tile, at most `most`: at least 16 bytes, which the copy
+   engine needs, or all lanes if they are 8 bytes. 0: there is no such number. */
 static int64_t lanes_together(int64_t d, int64_t element, int64_t most)
 {
     for (int64_t lanes = most; lanes * element >= UNIT_BYTES; lanes /= 2)
@@ -131,10 +131,11 @@ static double split_cost(
     return 8e-6 + dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
-/* What was fitted to times of 16-bit numbers, to 16 %, and of tf32, to 7 %: how often pieces
-   of x go in and out of shared memory and how often they are fetched, times of pieces of 32
-   bytes, bytes of y a clock, of what power of their distance columns s of y are stored more
-   slowly, bytes a clock from the second cache for clusters of 1, 2 and 4. */
+/* Constants that were fitted to times of 16-bit numbers, to 16 %, and of tf32, to 7 %: how
+   often pieces of x go in and out of shared memory, how often they are fetched, a factor for
+   pieces of 32 bytes, bytes of y a clock, the power of the distance of columns s by which
+   stores of y are slower, and bytes a clock from the second cache for clusters of 1, 2 and 4.
+   */
 typedef struct wgmma_lanes_fit {
     double shared, fetched, pieces, y, far, rates[3];
 } wgmma_lanes_fit;

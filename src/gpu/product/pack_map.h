@@ -8,12 +8,11 @@
 
 #include <stdint.h>
 
-/* Packed number n is made of what entry[n / group] + n mod group * step says, if that entry
-   is not 0: 1 + 2 (which weight) + (is it what rounding leaves?), modulo 2^32. Weights are counted
-   as they lie, first those of the problem's factor (or, if the map is for an adjoint, of
-   the factor whose adjoint that is), then those of its inner one. Numbers without an entry
-   are zero.
-   f32 is rounded to 23 - dropped bits of mantissa. */
+/* Packed number n has the code entry[n / group] + n mod group * step, modulo 2^32, if that
+   entry is not 0. A code is 1 + 2 (number of the weight), plus 1 if the number is what rounding
+   loses. Weights are counted in memory order: first those of the problem's factor (for the map
+   of an adjoint, of the factor before transposition), then those of its inner factor. Numbers
+   without an entry are zero. f32 is rounded to 23 - dropped bits of mantissa. */
 typedef struct gpu_pack_map {
     danaus_dtype type; /* of packed numbers */
     int dropped;
@@ -26,8 +25,8 @@ typedef struct gpu_pack_map {
 
 #define DN_MOST_MAPPED ((INT64_C(1) << 31) - 1) /* weights */
 
-/* The map is found by packing weights that are nowhere (weights_view.places): rows need
-   nothing but a packer that puts numbers by dn_gpu_put(). */
+/* Finds the map by packing a view without memory (weights_view.places). A row needs only a
+   packer that puts numbers by dn_gpu_put(). */
 danaus_status dn_gpu_map_packing(
     const kernel *k, const problem *p, int adjoint, gpu_pack_map *map);
 

@@ -7,9 +7,9 @@
 #define F16  2
 #define BF16 3
 
-/* The f32 that is nearest; if it is to be rounded further, to X, where that is shorter, the
-   one of which the same comes then as of v: its last bit is set if v lies between two of them
-   ("round to odd"). */
+/* The nearest f32. If `further`, it will be rounded again to a shorter X. Then the result is
+   the f32 that rounds to the same X as v does: its last bit is set if v is between two f32
+   numbers ("round to odd"). */
 FN float narrow(double v, int further)
 {
     float f = (float)v;

@@ -76,7 +76,7 @@ INLINE u32 round_tf32(float x)
     return rounded;
 }
 
-/* The same in half the instructions, but NaN is lost: it stays in what is left of x. */
+/* The same in half the instructions, but NaN is lost here; it stays in the rest of x. */
 INLINE u32 near_tf32(float x) { return (__float_as_uint(x) + 0x1000) & ~0x1fffu; }
 
 /* 2^x within a few units in the last place. */

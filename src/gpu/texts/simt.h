@@ -36,8 +36,8 @@
         asm volatile(                                                                  \
             "st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"((w)[0]),         \
             "r"((w)[1]), "r"((w)[2]), "r"((w)[3]))
-/* An int of which a compiler no longer knows where it is from, so that what it is made of in a
-   loop does not wait in registers for the next time. */
+/* Hides an int's origin from the compiler, so that values which it computes from the int in a
+   loop do not stay in registers until the next pass. */
 #    define FORGET(i) asm volatile("" : "+r"(i))
 #    define BITS(f)   __float_as_uint(f)
 #    define UNBITS(u) __uint_as_float(u)

@@ -35,7 +35,8 @@ INLINE u32 swizzled(int row, int chunk)
     return row * 128 + ((chunk ^ (row & 7)) << 4);
 }
 
-/* v, but what is made of it is not made before: registers are short in loops. */
+/* Returns v, and keeps the compiler from computing values of v earlier: loops have few registers
+   left. */
 INLINE int not_before(int v)
 {
     asm volatile("" : "+r"(v));
@@ -62,7 +63,7 @@ INLINE uint4 words_of(float v0, float v1, float v2, float v3)
         __float_as_uint(v0), __float_as_uint(v1), __float_as_uint(v2), __float_as_uint(v3));
 }
 
-/* What is left of an f32 without a part of it. */
+/* The rest of an f32 without a part of it. */
 INLINE u32 rest_of(u32 v, u32 part)
 {
     return __float_as_uint(__uint_as_float(v) - __uint_as_float(part));

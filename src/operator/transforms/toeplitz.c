@@ -130,8 +130,8 @@ static double choose_pivot(const system *t, int64_t k)
     return most;
 }
 
-/* Row k of what is left goes to `upper`; G, B and the right sides lose their share of
-   it. */
+/* Row k of the remaining matrix goes to `upper`, and its share is subtracted from G, B and the
+   right sides. */
 static void eliminate(const system *t, int64_t k, root *upper)
 {
     root pivot = t->column[k], g[2] = { t->g[2 * k], t->g[2 * k + 1] },

@@ -96,8 +96,8 @@ FN void load_constants(
     }
 }
 
-/* Column n of a pass and its constants, which are on their way while a thread waits for points
-   that others make, `waits`, before its first column. */
+/* Column n of a pass and its constants. Constants are loaded before a thread waits (`waits`) for
+   points of other threads, before its first column. */
 FN column begin_column(
     const work *k, int n, int radix, int blocks, int64 constants, int waits, C *with)
 {

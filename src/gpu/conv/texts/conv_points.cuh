@@ -17,7 +17,7 @@ typedef struct ALIGNED(2 * sizeof(S)) {
 } C;
 
 #define MOST_RADIX 16
-/* Constants of a block that are kept, an even number. */
+/* The number of stored constants of a block, which is even. */
 #define CONSTANTS(radix) ((radix) % 2 ? (radix)-1 : (radix) > 4 ? 4 : 2)
 
 FN C point(S re, S im)
@@ -63,7 +63,7 @@ FN C unit(int num, int den)
 
 FN C eighth(C c) { return point(W8 * (c.re - c.im), W8 * (c.re + c.im)); }
 
-/* The constants of a block from those that are kept. */
+/* All constants of a block from the stored ones. */
 FN void turn_constants(C *k, int radix)
 {
     if (radix == 8)

@@ -11,8 +11,8 @@ FN int are_inside(const rows *r, range in, int j, int step, int count)
     return !wraps && is_in(in, j) && is_in(in, j + (count - 1) * step);
 }
 
-/* Numbers j + q step, q < count, of those of a window that are `in`, without branches between
-   them: what is not there is read where the first one that is there lies. */
+/* Reads numbers j + q step, q < count, of a window, without branches between the loads. Numbers
+   outside of the range `in` are zero; their loads read the place of the first number inside. */
 FN void read_numbers(
     const rows *r, const window *w, range in, const X *x, int j, int step, int count,
     X *to)

@@ -10,13 +10,14 @@
 #    define SCALED 0
 #endif
 
-/* Exponents of rows that are zero to the other one: of zeros alone, or with numbers that are
-   not finite, which then are all of their results. */
+/* Exponents of rows that count as zero for the other row of the pair: rows of zeros, and rows
+   with numbers that are not finite, all of whose results are then not finite. */
 #define EMPTY   1000
 #define INVALID 1001
 
-/* Squares are added up of numbers as they are and, where the sums are not between these, of
-   numbers times 2^DOWN or 2^UP, whose sums are so unless a row is empty or invalid. */
+/* Sums of squares are computed without scaling. If they are not between LEAST and MOST, they
+   are computed again of numbers times 2^DOWN or 2^UP, and are then in this range unless a row
+   is empty or invalid. */
 #define LEAST 0x1p-100f
 #define MOST  0x1p+120f
 #define DOWN  -80
@@ -24,7 +25,7 @@
 
 FN S power(int e) { return UNBITS((unsigned)(e + 127) << 23); }
 
-/* Times 2^e, in two factors that exist, which round nothing but what is tiny. */
+/* s times 2^e, by two factors that the type can hold; only tiny results are rounded. */
 FN S raised(S s, int e) { return s * power(e / 2) * power(e - e / 2); }
 
 FN int is_between(S squares) { return squares > LEAST && squares < MOST; }

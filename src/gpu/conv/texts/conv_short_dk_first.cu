@@ -27,7 +27,7 @@
 #    define READS 1
 #endif
 
-/* The pieces of one channel's rows, `per` of them a row, some of which may touch it not. */
+/* The pieces of one channel's rows, `per` for each row; some may not touch the row. */
 typedef struct channel {
     const X *dy, *u;
     X *du;

@@ -81,8 +81,8 @@ typedef struct rows {
     float most[2], sum[2], y[HEAD / 8][4];
 } rows;
 
-/* From scores to weights, of which the largest until now is 1; what was summed shrinks.
-   `scale` makes scores powers of two. */
+/* Turns scores into weights; the largest one so far is 1, and earlier sums are scaled down.
+   `scale` turns scores into exponents of two. */
 INLINE void weigh(rows *of, float scores[KEYS / 8][4], float scale)
 {
 #pragma unroll

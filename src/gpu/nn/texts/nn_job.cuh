@@ -76,7 +76,7 @@ FN void add(const X *x, int64 i, int64 width, int whole, S *v)
         v[e] += added[e];
 }
 
-/* ---- rows that are S whatever X is, where a choice says so ---- */
+/* ---- rows of S or of X, by a choice ---- */
 
 FN S load_any(const void *x, int is_wide, int64 i)
 {
@@ -91,7 +91,7 @@ FN void store_any(void *y, int is_wide, int64 i, S v)
         ((X *)y)[i] = store(v);
 }
 
-/* As fetch() and put(), of row r. */
+/* Like fetch() and put(), for row r. */
 FN void fetch_any(
     const void *x, int is_wide, int64 r, int64 i, int64 width, int whole, S *to)
 {

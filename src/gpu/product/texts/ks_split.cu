@@ -335,7 +335,7 @@ INLINE void store_sums(
 
 /* ---- all of it ---- */
 
-/* Those who have loaded x together are all here. */
+/* Waits for all warps that load x together. */
 INLINE void meet(int way)
 {
     if (WARPS_R > 1)

@@ -61,8 +61,8 @@ FN void add_group(
     }
 }
 
-/* Every WARPS-th step before `end`; without branches, so that loads of DEPTH of them are
-   on their way. */
+/* Adds every WARPS-th step before `end`, without branches, so that loads of DEPTH steps are in
+   flight. */
 FN void add_steps(
     const X *RESTRICT wt, const source *from, int64 c, int warp, int64 end, int share,
     int how, S *sum)

@@ -58,9 +58,8 @@
 
 #define SPECTRUM_BYTES (COLUMNS * 4 + 16) /* of a row: numbers, then their scale */
 
-/* Where tasks begin and end. Rows follow each other for a member, as spectra do. Tiles that
-   lie beside each other are those of the members of a block, or of all blocks if members
-   are few. */
+/* Where tasks begin and end. A member's rows follow each other, like their spectra. Neighbouring
+   tiles belong to the members of a block, or to all blocks if members are few. */
 typedef struct tasks {
     int64 next, end;
     int step, window, filter;
@@ -125,8 +124,8 @@ INLINE void ask(const work *k, const X *x, const X *factor)
 #endif
 }
 
-/* Asks for the next task, if there is one, of which *next is what is known. Numbers are looked
-   up for that; of points it does not matter yet to what rows they belong. */
+/* Starts the loads of the next task, if there is one; *next is what is known of it. Loads of
+   numbers need its window; loads of points do not need its row yet. */
 #define IS_EARLY (AHEAD && !LOAD)
 
 INLINE void ask_for_next(
@@ -161,8 +160,8 @@ INLINE void turn_to_next(tasks *t, work *k, const work *next, int64 first, int s
     }
 }
 
-/* Windows first, ..., first + items - 1, of which each member has as many tasks. Points, and
-   behind them peaks, are those of the first one and more. */
+/* Computes windows first, ..., first + items - 1; members have equally many tasks. `points`,
+   with peaks behind them, begin with those of the first window. */
 extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     char *points, const char *spectra, const uint4 *constants, int64 first, int64 items,

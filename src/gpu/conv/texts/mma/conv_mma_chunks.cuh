@@ -9,7 +9,7 @@ INLINE int is_plain(const work *k, const X *x, const X *factor)
     return !IS_WIDE && !factor && !is_made && is_anywhere;
 }
 
-/* A chunk of such a row, all of which is there, or not. */
+/* Reads a chunk of such a row; the row may be whole or not. */
 INLINE uint4 read_chunk(const work *k, const X *x, spot a)
 {
     int j = number_in_window(k, a), is_there = is_row(k, a.part);
@@ -26,7 +26,7 @@ INLINE uint4 read_chunk(const work *k, const X *x, spot a)
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* The bits of magnitudes of pairs, of which the largest of each half is kept. */
+/* The largest magnitudes of pairs, as bits, for each half of a word. */
 INLINE u32 largest_of(uint4 words, u32 most)
 {
     const u32 sign = 0x7fff7fff;

@@ -37,7 +37,7 @@ INLINE float read_number(const window *w, const few_row *f, const X *at, int j)
     return z;
 }
 
-/* `count` numbers, of u before, to z; before: as many of u that are before these. */
+/* Turns `count` numbers of u in v into z; `before` has as many numbers of u before these. */
 INLINE void make_numbers(const few_row *f, const float *before, int count, float *v)
 {
     UNROLL for (int n = count - 1; n >= 0; n--)

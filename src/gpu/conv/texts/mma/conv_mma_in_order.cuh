@@ -20,7 +20,8 @@ INLINE u32 kept_pair(const sinks *s, float v0, float v1)
     return is_final(s) ? stored_pair(v0 * scale, v1 * scale) : pack_pair(v0, v1);
 }
 
-/* 16 columns of a row of results, of the two that lanes have after a product; or none. */
+/* Keeps 16 columns of one of the two rows of results that lanes have after a product, if
+   `wanted`. */
 INLINE void keep_row(
     const work *k, const sinks *s, spot a, const float v[2][4], int row, int wanted)
 {
@@ -35,7 +36,7 @@ INLINE void keep_row(
 
 /* ---- to memory ---- */
 
-/* Eight numbers of the window from j on; what is not in it is anything. */
+/* Eight numbers of the window from j on; numbers outside of the window are undefined. */
 INLINE void read_kept(const work *k, int j, u32 v[8])
 {
     UNROLL for (int i = 0; i < 2; i++)
@@ -75,7 +76,7 @@ INLINE void put_eight(X *to, const float v[8])
     }
 }
 
-/* Numbers j, ..., j + 7 of result number n, of which some are made. */
+/* Stores numbers j, ..., j + 7 of result number n, as far as they are in the range `made`. */
 INLINE void put_piece(const work *k, const sinks *s, int n, int j)
 {
     const X *factor = n ? s->factor[1] : s->factor[0];

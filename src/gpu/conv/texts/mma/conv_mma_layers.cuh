@@ -90,7 +90,7 @@ INLINE u32 place_of_four(const work *k, int row, int column)
 INLINE int own_columns(const work *k) { return (k->warp * 32 + k->lane) * 4; }
 #define COLUMNS_STEP (TEAM * 4)
 
-/* Rows of D, or of x before, of four columns, two in a word. */
+/* Reads four columns of rows of D, or of x before it; a word has two columns. */
 INLINE void read_columns(const work *k, int column, int rows, u32 words[2][BOTH])
 {
     UNROLL for (int row = 0; row < BOTH; row++)
@@ -103,7 +103,7 @@ INLINE void read_columns(const work *k, int column, int rows, u32 words[2][BOTH]
     }
 }
 
-/* Both columns of words as points; of blocks those that children are. */
+/* Turns both columns of words into points and transforms them; backward, words are blocks. */
 INLINE void points_of(const u32 words[BOTH], int rows, int back, C v[2][ROOT])
 {
     UNROLL for (int p = 0; p < ROOT; p++)
@@ -116,7 +116,7 @@ INLINE void points_of(const u32 words[BOTH], int rows, int back, C v[2][ROOT])
     UNROLL for (int n = 0; n < 2; n++) all_layers(v[n], back);
 }
 
-/* D from rows of x, of two columns. */
+/* Turns rows of x into D, for two columns. */
 INLINE void blocks_of(u32 words[BOTH])
 {
     C v[2][ROOT];

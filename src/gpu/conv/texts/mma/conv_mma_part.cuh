@@ -41,7 +41,7 @@
 #define TURNS_AT      (SUMS ? BACK_AT : INNER_BACK_AT + ROOT * 64) /* [p0][pair]: two of eight points */
 #define LAST_AT       (TURNS_AT + ROOT * 128) /* [real, imaginary] */
 
-/* Those that are looked at: of columns, which have turns of their own, in one direction. */
+/* The tables that are read: for columns, which have their own turns, those of one direction. */
 #define TABLES_FROM (TILED && INVERSE ? BACK_AT : 0)
 #define TABLES      (TILED ? BACK_AT : LAST_AT + 64)
 
@@ -60,8 +60,8 @@ INLINE uint4 table(const work *k, int at)
     return NEAR ? load_shared128(k->near + at * 16) : k->tables[at];
 }
 
-/* Where 8 numbers of D lie: row r of real and imaginary parts, of 16 points j of q. Eight
-   rows do not meet, nor eight q. */
+/* The place of 8 numbers of D: row r of real and imaginary parts, half of the 16 points j of q.
+   Eight rows are in different banks, and so are eight q. */
 INLINE u32 place_in_d(const work *k, int r, int q, int half)
 {
     return k->d + r * PITCH + q * 32 + ((half ^ (q >> 2 & 1)) << 4);
@@ -123,7 +123,7 @@ INLINE void split_tile(const work *k, int p0)
     }
 }
 
-/* And back. Blocks that are left out are zeros already. */
+/* The same backward. Blocks that are left out are zeros already. */
 INLINE void join_tile(const work *k, const sinks *s, int p0)
 {
     u32 re[4], im[4];

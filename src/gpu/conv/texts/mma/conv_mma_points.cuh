@@ -4,7 +4,7 @@
    them, the largest magnitudes of rows, real and imaginary. */
 #define WINDOW_BYTES ((int64)KEPT_ROWS * COLUMNS * 4)
 
-/* Eight points, or four, of a row's real or imaginary parts; a task is a row that is kept. */
+/* The place of eight or four points of a row's real or imaginary parts; a task is a kept row. */
 INLINE u16 *point_of(const work *k, int row, int part, int column)
 {
     int place = FORWARD && INVERSE ? row : place_of_row(row);

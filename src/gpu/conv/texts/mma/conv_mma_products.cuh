@@ -1,7 +1,7 @@
 /* Products of conv_mma.cu over the second and the third index, in the registers of a warp. */
 // SPDX-License-Identifier: Apache-2.0
-/* 16 columns of a row of results, of the two that lanes have after a product, to where results
-   go; or none. */
+/* Stores 16 columns of one of the two rows of results that lanes have after a product, if
+   `wanted`. */
 INLINE void put_row_of(
     const work *k, const sinks *s, spot a, const float v[2][4], int row, int wanted)
 {

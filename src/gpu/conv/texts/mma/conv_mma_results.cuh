@@ -103,7 +103,7 @@ INLINE int is_row_made(const work *k, int r, int count)
     return STORE || HALF || PAIR || is_some_made(k, r * size, (r + count) * size);
 }
 
-/* Four numbers, scaled, of results number n. */
+/* Stores four scaled numbers of result number n. */
 INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const float v[4])
 {
     int j = number_in_window(k, a);
@@ -142,9 +142,10 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
     RESULTS for (int n = 0; n < 2; n++) put_four_of(k, s, n, a, v);
 }
 
-/* Lanes have two pairs of 16 columns, 8 apart, and make four that follow each other with the
-   lane beside: even ones of the first pairs, odd ones of the second. Of the same number, or
-   word, of both pairs: what becomes of the lower two of the four, and of the upper two. */
+/* A lane has two pairs of 16 columns, 8 apart. It exchanges one pair with the lane beside it,
+   and then has four neighbouring columns: even lanes get both first pairs, odd lanes both
+   second pairs. Takes a word of the lane's first and second pair; returns that of its lower two
+   and upper two columns. */
 INLINE uint2 with_beside(const work *k, u32 first, u32 second)
 {
     int odd = k->lane % 2;
@@ -160,7 +161,8 @@ INLINE spot beside(const work *k, spot a)
     return a;
 }
 
-/* 16 columns of a row of results, of the two that lanes have after a product; or none. */
+/* Stores 16 columns of one of the two rows of results that lanes have after a product, as
+   points, if `wanted`. */
 INLINE void put_points(const work *k, spot a, const float v[2][4], int row, int wanted)
 {
     u32 first = pack_pair(v[0][2 * row], v[0][2 * row + 1]);

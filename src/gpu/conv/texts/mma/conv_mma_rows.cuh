@@ -53,7 +53,7 @@ INLINE void ask_for_chunk(const work *k, int i, const void *from, int is_there)
         copy16(place_of_chunk(k, i), from, is_there ? 16 : 0);
 }
 
-/* Those that a thread has asked for, as they are. */
+/* The chunks that a thread has loaded, unchanged. */
 INLINE void take_chunks(const work *k, uint4 words[EACH])
 {
     UNROLL for (int i = 0; i < EACH; i++) words[i] =
@@ -108,9 +108,9 @@ INLINE int is_aligned(const work *k, const X *x, int bytes)
 #    define LEAST 1
 #endif
 
-/* The power of two by which a row is brought to numbers of at most 1 to 2, from the bits of
-   its largest magnitude as f32; *back: 1 over it. What is not finite stays so; of a pair, it
-   is 0 for the other row, and then not a number. */
+/* The power of two that brings a row's largest magnitude to 1 to 2, from that magnitude's bits
+   as f32; *back: its inverse. Numbers that are not finite stay so. In a pair such a row counts
+   as 0 for the other row, and its own results become NaN. */
 INLINE float scale_of(u32 most, float *back)
 {
     u32 exponent = most >> 23;
@@ -184,7 +184,8 @@ INLINE void meet(const work *k, u32 peak[2], u32 most)
     }
 }
 
-/* The scales of a window: of what its threads have seen or, of a matrix, of all of it. */
+/* The scales of a window, from the largest magnitudes of its threads or, for a matrix, from
+   `peaks` of the whole matrix. */
 INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
 {
     if (ROWS > 1) {
@@ -220,7 +221,7 @@ INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
     return factor ? v * read_number(&k->w, &k->few[1], factor + at, j) : v;
 }
 
-/* Eight numbers that are there and aligned or, where rows are odd, safe (conv_mma_odd.cuh). */
+/* Eight numbers that exist and are aligned or, in odd rows, safe (conv_mma_odd.cuh). */
 INLINE void load_eight(const X *from, float v[8])
 {
     u32 word[4 * sizeof(X)];

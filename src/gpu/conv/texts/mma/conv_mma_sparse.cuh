@@ -22,7 +22,7 @@ INLINE int is_left_out(int f)
 #define BITS_OF(shift)       ((shift) < left ? (shift) : left)
 #define KEPT_OF(shift, keep) ((keep) < 1 << BITS_OF(shift) ? (keep) : 1 << BITS_OF(shift))
 
-/* Row number i of those that are kept, and its number. */
+/* kept_row(): the number of kept row i. */
 #define ADD_DIGIT(shift, keep)                                                         \
     p |= i % KEPT_OF(shift, keep) << at;                                               \
     i /= KEPT_OF(shift, keep);                                                         \

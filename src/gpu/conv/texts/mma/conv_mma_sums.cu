@@ -49,8 +49,8 @@ INLINE void add_products(
     }
 }
 
-/* Rows of a window to D: two that are plain are read before either is waited for, if sums leave
-   registers for both. */
+/* Loads both rows of a window to D. If both are plain and sums leave enough registers, both are
+   read before either is awaited. */
 INLINE void load_both(
     const work *x, const work *dy, const X *const from[4], u32 most, scales back[2])
 {
@@ -114,7 +114,8 @@ INLINE void put_sums(const work *k, const lane_sums sum[BLOCKS_EACH], float4 *to
     }
 }
 
-/* Windows of each of the filters first, ..., first + filters - 1, of which each has `each`. */
+/* Sums over the windows of filters first, ..., first + filters - 1; each filter has `each`
+   windows. */
 extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, const X *dy, const X *dy_factor, float4 *sums,
     const uint4 *constants, int64 first, int64 filters, int64 parts, int64 each,

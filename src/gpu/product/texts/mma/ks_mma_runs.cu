@@ -154,8 +154,8 @@ INLINE reader reader_of(const element *x, u32 number, place p, i64 batch)
     return from;
 }
 
-/* Half `half` of the right operand of a unit whose first numbers lie at x, of which `left`
-   columns k, from the thread's first one on, are in the block. */
+/* Half `half` of the right operand of a unit whose first numbers are at x. `left` columns k,
+   from the thread's first one on, are in the block. */
 INLINE u32 load_right(u32 x, reader from, int left)
 {
 #if ELEMENT == 4
@@ -282,7 +282,7 @@ put_sums(u32 out, sums sum, int tile, int at, element *y, struct tile t, place p
     }
 }
 
-/* Those numbers of a chunk that lies at `at` in y which are of the run from `to` to `end`. */
+/* Stores the numbers of a chunk at `at` in y that belong to the run from `to` to `end`. */
 INLINE void store_part(u64 at, uint4 v, u64 to, u64 end, i64 apart)
 {
     const u32 word[4] = { v.x, v.y, v.z, v.w };

@@ -4,7 +4,7 @@
 #pragma once
 #include "ks_wgmma_lanes_operands.cuh"
 
-/* The left operands of a lane: what tf32 holds of x, and what it leaves. */
+/* The left operands of a lane: x rounded to tf32, and the rest. */
 typedef struct operand {
     u32 high[UNITS][4], rest[UNITS][4];
 } operand;

@@ -182,8 +182,8 @@ INLINE void write_from(
         write_from<from + 1>(sum, to, t);
 }
 
-/* A loop takes a tenth longer than its text written out, of which every copy is compiled: so
-   endings, and what is not aligned, have the loop. */
+/* A loop is a tenth slower than unrolled text, but every copy of unrolled text is compiled. So
+   endings and unaligned operands use the loop. */
 INLINE void write_y(
     const float sum[PER_LOAD][TILE_R / 2], const results *to, tile t)
 {
