@@ -21,7 +21,7 @@ static const container containers[] = {
 #define MANY  0x7ffff000u
 #define LAST  0xfffff000u
 #define NO_32 0xffffffffu
-/* The size of a whole file of which only the name was written. */
+/* The size of a whole file in which only the name was written. */
 #define UNFINISHED 8
 
 static uint64_t number(const container *c, const unsigned char *bytes, int count)

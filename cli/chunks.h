@@ -8,11 +8,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The bytes that the header of the sound's chunk claims and that are there behind it.
-   claimed is -1 when the file has no such chunk, or does not say: programs that write
-   to a pipe cannot return to the header and leave a number near 2^31 or 2^32 there, and
-   one that was stopped leaves 0, with 8 as the size of the whole file; the sound then
-   ends with the file. Any other 0 means what it says. */
+/* The bytes that the header of the sound's chunk claims, and the bytes that follow it. claimed
+   is -1 if the file has no such chunk or does not know its size. Programs that write to a pipe
+   cannot return to the header and leave a number near 2^31 or 2^32; a stopped program leaves 0,
+   with 8 as the size of the whole file. The sound then ends with the file. Any other 0 is a
+   size. */
 typedef struct sound_bytes {
     int64_t claimed, there;
 } sound_bytes;

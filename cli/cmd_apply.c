@@ -159,7 +159,7 @@ static int check_residual(const apply *a, const danaus_tensor *r)
         danaus_dtype_name(r->dtype), danaus_dtype_name(a->dtype));
 }
 
-/* Puts what is added to the product into memory of the device. */
+/* Loads the residual into device memory. */
 static int load_residual(apply *a)
 {
     danaus_tensor *r = &a->residual_read;

@@ -54,7 +54,7 @@ static int make_operand(
 
 #define TIMES "seconds:n p10_seconds:n p90_seconds:n calls:i bytes_per_second:n"
 
-/* Takes a record, of which people see a text. */
+/* Takes a record and prints it as text. */
 static int take(bench *b, json_t *record, const char *text)
 {
     json_array_append_new(b->records, record);

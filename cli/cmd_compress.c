@@ -135,7 +135,7 @@ static const char *remark(const danaus_model_layer *layer)
                               : "  block-diagonal, left as it was";
 }
 
-/* What is known of replaced layers alone. */
+/* Prints the facts that only replaced layers have. */
 static void print_layer(const danaus_model_layer *layer)
 {
     char size[48], speed[32] = "-", bound[32] = "-";
@@ -198,7 +198,7 @@ static json_t *layers_json(const compression *c)
     return layers;
 }
 
-/* What was measured, if there was anything to measure by. */
+/* A measured number, or null without samples. */
 static double measured(const compression *c, double number)
 {
     return c->samples ? number : NAN;

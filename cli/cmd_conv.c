@@ -393,7 +393,7 @@ static int ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
-/* The name whose end says what is written: a stream's says nothing, as "-". */
+/* The name whose suffix gives the format; the name of a stream, "-", gives none. */
 static const char *telling_name(const convolve *c)
 {
     int npy = ends_with(c->output.name, ".npy");

@@ -32,7 +32,7 @@ typedef struct filling {
 
 /* ---- words ---- */
 
-/* The likeliest ones, of all that are ranked. */
+/* The likeliest words of all ranked ones. */
 static json_t *words_of(const filling *f, const ranked *all)
 {
     json_t *words = json_array();

@@ -135,7 +135,8 @@ static int encode(
         danaus_tokenizer_encode(w->tokenizer, text, strlen(text), 0, ids, room, n));
 }
 
-/* Ids of the prompt, without those that stand behind a text, of which the first ends one. */
+/* Ids of the prompt, without those that the tokenizer appends to a text; the first of these
+   ends a text. */
 static int read_prompt(writing *w, const char *prompt, int64_t most)
 {
     size_t before, after, n;

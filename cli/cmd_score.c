@@ -68,7 +68,7 @@ static json_t *facts_of_record(const record *r)
         r->sum, r->scored ? r->sum / (double)r->scored : NAN);
 }
 
-/* Those that are complete, once; nothing while results are collected. */
+/* Prints complete records, each once; prints nothing while results are collected. */
 static void print_records(scoring *s, size_t end)
 {
     if (s->json)
@@ -139,7 +139,7 @@ static int show(void *user, double done)
     return progress_show(&s->bar, s->done + done * (to - s->done));
 }
 
-/* Scores the windows that wait, and adds what is new in each to its record. */
+/* Scores the waiting windows, and adds the new tokens of each to its record. */
 static int score_batch(scoring *s)
 {
     batch *b = &s->batch;

@@ -121,7 +121,7 @@ static int spreading_step(int count)
     }
 }
 
-/* Where time is short, what is measured lies all over the suite. */
+/* Tunes all problems. If time is short, the first ones come from all over the suite. */
 static int tune_all(tuner *t, int conv)
 {
     int count = conv ? t->convs.count : t->products.count, status = STATUS_OK;

@@ -17,8 +17,8 @@ typedef struct open_model {
 /* The rows of an option table that fill the first two. */
 #define MODEL_ARGS(m) TYPE_ARG((m).dtype), DEVICE_ARGS((m).where)
 
-/* Opens the device, and on it the model in a folder; of an outline no weights are read. What was
-   opened is closed by the caller, after failures too. Returns an exit status. */
+/* Opens the device, and on it the model in a folder; an outline reads no weights. The caller
+   closes what was opened, also after a failure. Returns an exit status. */
 int model_open(open_model *m, const char *path, int outline);
 void model_close(open_model *m); /* zeros are fine */
 

@@ -32,8 +32,8 @@ int64_t any_chain_non_finite(const any_chain *any); /* finite.h */
 /* Refuses a type that cannot hold the weights or the bias, by danaus_convert_check(). */
 danaus_status any_chain_check(const any_chain *any, danaus_dtype dtype);
 
-/* Writes a file, once output_judge() has seen it. operands_lost: of what it was made of. Returns
-   an exit status. */
+/* Writes a file after output_judge() has seen it. operands_lost: values of its operands that are
+   not finite. Returns an exit status. */
 int any_chain_write(const any_chain *any, output *o, int64_t operands_lost);
 danaus_status any_chain_to_dense(const any_chain *any, void *dense);
 

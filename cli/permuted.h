@@ -21,7 +21,8 @@ int permuted_find(
     int threads, permuted *p);
 void permuted_free(permuted *p);
 
-/* Writes a chain near the matrix as an operator near W; the chain is gone on success. */
+/* Writes a chain near the permuted matrix as an operator near W; on success the chain is
+   destroyed. */
 int permuted_save(const permuted *p, danaus_chain **chain, const char *path);
 
 #endif

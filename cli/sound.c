@@ -50,8 +50,8 @@ static int check_whole(const char *path)
     return STATUS_OK;
 }
 
-/* Frames as they lie in the file, in memory that grows with what is really there:
-   headers claim anything. Returns their number, or -1 after a sentence. */
+/* Reads frames in the order of the file. Memory grows with the frames that exist, because
+   headers may claim anything. Returns their number, or -1 after a sentence. */
 static int64_t read_frames(SNDFILE *file, int64_t channels, int64_t length, float **all)
 {
     int64_t done = 0, room = 0;
@@ -71,7 +71,7 @@ static int64_t read_frames(SNDFILE *file, int64_t channels, int64_t length, floa
     return done;
 }
 
-/* Turns what was read into rows. */
+/* Turns the frames into rows. */
 static int take_frames(const char *path, SNDFILE *file, sound *s)
 {
     float *all = NULL;

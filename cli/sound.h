@@ -13,8 +13,8 @@ typedef struct sound {
 
 typedef enum sound_format { SOUND_PCM16, SOUND_PCM24, SOUND_FLOAT } sound_format;
 
-/* These return an exit status. Reading accepts every format of libsndfile and refuses what is
-   empty or shorter than it says. */
+/* These return an exit status. Reading accepts every format of libsndfile, and refuses sound
+   that is empty or shorter than its header says. */
 int sound_read(const char *path, sound *s);
 int sound_resample(sound *s, int rate);
 void sound_free(sound *s);

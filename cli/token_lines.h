@@ -14,8 +14,8 @@ typedef struct token_lines {
     int32_t *ids;       /* [offsets[count]] */
 } token_lines;
 
-/* Reads a file of lines, and the tokens that the tokenizer in a model's folder makes of each,
-   at most `most`; what is longer loses its end. Returns an exit status. */
+/* Reads a file of lines, and converts each to tokens by the tokenizer in a model's folder. A
+   line with more than `most` tokens loses its end. Returns an exit status. */
 int token_lines_read(const char *path, const char *model, int64_t most, token_lines *t);
 
 /* The same for one line that is given, as `source` in sentences. `most` 0: all of its tokens. */

@@ -17,8 +17,7 @@ enum { STATUS_OK = 0, STATUS_FAILURE = 1, STATUS_USAGE = 2 };
             return try_status;                                                         \
     } while (0)
 
-/* args_parse() returns ARGS_GO_ON when the command should go on, ARGS_DONE when help was what
-   was asked for. */
+/* args_parse() returns ARGS_GO_ON if the command should go on, ARGS_DONE after help. */
 enum { ARGS_GO_ON = STATUS_OK, ARGS_DONE = -1 };
 
 typedef enum arg_kind {             /* what the value of an option is stored in */
@@ -88,9 +87,9 @@ void args_begin(const char *program);
 /* The command that runs, "apply". */
 const char *args_command(void);
 
-/* Prints "danaus COMMAND: sentence" to standard error and returns the status; of the two that
-   ask, STATUS_OK, with nothing printed, if all is well. What they ask must not set what the
-   sentence tells, as errno: which is evaluated first is open. */
+/* Print "danaus COMMAND: sentence" to standard error and return the status. fail_if() and
+   refuse_if() print nothing and return STATUS_OK if all is well. Their condition must not set
+   a value that the sentence prints, for example errno: arguments are evaluated in any order. */
 int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fail_if(int failed, const char *format, ...) __attribute__((format(printf, 2, 3)));

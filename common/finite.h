@@ -7,7 +7,8 @@
 #include "common/standard.h"
 #include "danaus/danaus.h"
 
-/* Values of an array that are infinite or NaN; data may be NULL. A complex value is one. */
+/* The number of values of an array that are infinite or NaN; data may be NULL. A complex value
+   counts once. */
 int64_t count_non_finite(danaus_dtype dtype, const void *data, int64_t count);
 int64_t tensor_non_finite(const danaus_tensor *tensor);
 int64_t chain_non_finite(const danaus_chain *chain); /* weights and bias; 0 for NULL */

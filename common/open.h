@@ -89,8 +89,8 @@ int tensor_as(
     const danaus_tensor *tensor, danaus_dtype dtype, const char *name,
     const void **data, void **owned);
 
-/* The same of vectors, each of which the type has to hold: rows, or columns, of two dimensions,
-   or the only one. */
+/* The same for vectors, each of which the type has to hold: the rows or columns of an array of
+   two dimensions, or an array of one. */
 int vectors_as(
     const danaus_tensor *tensor, danaus_dtype dtype, int columns, const char *name,
     const void **data, void **owned);

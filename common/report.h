@@ -13,16 +13,16 @@
    Returns an exit status. */
 int report_json(json_t *value);
 
-/* Text of the outside, as a name of a file: bytes that are no UTF-8 become U+FFFD,
-   no text null. */
+/* Text from outside, for example the name of a file. Bytes that are no UTF-8 become U+FFFD; NULL
+   becomes null. */
 json_t *json_text(const char *text);
 
 /* A number, or null where it is not one. */
 json_t *json_number(double value);
 
-/* A file of the records' members: a line of the first one's names, then a line each, null
-   as an empty field. The file is replaced in one step; a pipe gets what is new. Returns an exit
-   status. */
+/* Writes records as CSV: a line of the first record's names, then a line for each record; null
+   is an empty field. The file is replaced in one step; a pipe gets only new lines. Returns an
+   exit status. */
 int report_csv(const json_t *records, const char *path);
 
 /* "1,192,48,2 2,48,192,1" of a chain's patterns; cut with "..." when it does

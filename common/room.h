@@ -15,8 +15,8 @@ int room_check(
 /* So many zeros, to be freed; NULL: a sentence was printed. None are a place of their own. */
 void *room_make(int64_t rows, int64_t elements, size_t element, const char *name);
 
-/* *memory grows or shrinks to so many elements, keeping what it has. Returns an exit status; on
-   failure it stays as it was. */
+/* Grows or shrinks *memory to so many elements and keeps its contents. Returns an exit status;
+   on failure *memory does not change. */
 int room_resize(void **memory, size_t elements, size_t element, const char *name);
 
 #endif

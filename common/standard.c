@@ -96,7 +96,7 @@ static FILE *keep(int fd, int64_t *bytes)
     return NULL;
 }
 
-/* True if what it gives ends: of devices, a terminal and the empty one. */
+/* True if reading it ends. Of devices that holds for terminals and /dev/null. */
 static int is_stream(const struct stat *s, int fd)
 {
     struct stat null;

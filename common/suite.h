@@ -16,9 +16,9 @@ typedef struct suite {
     int count;
 } suite;
 
-/* Reads lines  "a,b,c,d a,b,c,d ...",batch  where the batch may be missing. Lines that are
-   empty or start with # and the header line "problem,batch" are passed over. Returns an
-   exit status. */
+/* Reads lines "a,b,c,d a,b,c,d ...",batch where the batch may be missing. Empty lines, lines
+   that start with #, and the header line "problem,batch" are skipped. Returns an exit status.
+   */
 int suite_read(const char *path, suite *s);
 void suite_free(suite *s);
 

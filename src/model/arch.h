@@ -45,8 +45,8 @@ typedef struct arch {
     const char *name;
     /* True if config.json, with this model_type, describes such a model. */
     int (*recognizes)(const json_t *config, span type);
-    /* Fills a model that has its device and file. On failure what is there is freed by
-       `close`. */
+    /* Fills a model that has its device and file. On failure `close` frees what was allocated.
+       */
     danaus_status (*open)(danaus_model *model, const json_t *config);
     void (*close)(danaus_model *model);
     const encoder *encoder; /* NULL: it embeds nothing */
@@ -84,7 +84,7 @@ struct danaus_model {
     void *own; /* of the architecture */
 };
 
-/* The device can give so many bytes, for what is named: "the weights". */
+/* Fails unless the device can give so many bytes, for a purpose such as "the weights". */
 danaus_status dn_need_memory(
     const danaus_device *device, int64_t bytes, const char *what);
 

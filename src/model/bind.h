@@ -40,7 +40,7 @@ danaus_status dn_binder_open(
     binder *b, danaus_file *file, blocks *copies, danaus_dtype dtype);
 void dn_binder_close(binder *b);
 
-/* Adds a sentence to what is wrong. */
+/* Adds a sentence to the errors. */
 void dn_binder_complain(binder *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -55,9 +55,9 @@ int dn_binder_take(
    that is not read. */
 void dn_binder_lack(binder *b, const char *name, int ndim, const int64_t *shape);
 
-/* Numbers of a tensor of so many dimensions of these sizes, as f32 in device memory: as it
-   lies where that is the host's, else a copy. NULL: a complaint was made. In an outline they
-   are those of the file, which are not read. */
+/* Numbers of a tensor with these dimensions, as f32 in device memory: the mapped file itself if
+   the device's memory is the host's, otherwise a copy. NULL after an error was added. In an
+   outline they are those of the file, which are not read. */
 danaus_status dn_bind(
     binder *b, const char *name, int ndim, const int64_t *shape, const float **numbers);
 

@@ -17,7 +17,7 @@ void *dn_cut(uintptr_t *at, int64_t bytes)
     return part;
 }
 
-/* Memory for the largest chunk, and what is copied from and to the host. */
+/* Memory for the largest chunk, and for copies from and to the host. */
 typedef struct encoder_run {
     danaus_model *model;
     danaus_device *device;

@@ -42,8 +42,8 @@ int64_t dn_chunk_of(
 /* Tokens of the longest one. */
 int64_t dn_longest(const nn_sequences *sequences);
 
-/* As danaus_model_embed(), danaus_model_fill() and danaus_model_score(), of sequences that are
-   checked. */
+/* Like danaus_model_embed(), danaus_model_fill() and danaus_model_score(), for sequences that
+   were checked. */
 danaus_status dn_encode_embed(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, float *embeddings);
@@ -55,7 +55,7 @@ danaus_status dn_encode_score(
     const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
     float *scores);
 
-/* As danaus_model_estimate(). */
+/* Like danaus_model_estimate(). */
 danaus_status dn_encode_cost(
     danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
     danaus_model_cost *cost);

@@ -42,8 +42,8 @@ typedef struct conv_tables {
     int64_t cached;        /* blocks of so many vectors stay in the first cache */
     conv_pass pass[DN_DFT_MOST_RADICES];
     void *tail; /* constants of the last steps, inside vectors (fft_tail.inc) */
-    /* Sparse spectra only (sparse.c), else NULL: the values that are zero, in their
-       order, and the blocks that a pass makes that have no other. */
+    /* For sparse spectra only (sparse.c), else NULL: which values are zero, in the spectrum's
+       order, and which blocks of each pass have only zeros. */
     unsigned char *outside, *left_out[DN_DFT_MOST_RADICES];
 } conv_tables;
 

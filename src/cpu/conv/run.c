@@ -14,9 +14,9 @@
 
 /* Complex numbers that a thread takes at a time, at most. */
 #define TASK_NUMBERS 65536
-/* Complex numbers that are worth a thread that waits: some ten microseconds. */
+/* Complex numbers for which a waiting thread pays: about ten microseconds. */
 #define THREAD_NUMBERS 4096
-/* Complex numbers that are worth waking one. */
+/* Complex numbers for which waking a thread pays. */
 #define LONG_NUMBERS 32768
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768

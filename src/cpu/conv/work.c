@@ -107,11 +107,10 @@ static double beyond(double bytes, double cache)
     return CLAMP((bytes / cache - 0.25) / 0.75, 0, 1);
 }
 
-/* The last cache is shared, so a window counts twice there, whatever the number of
-   threads: what is built in chooses the same cut for all of them.
-
-   Numbers meet memory in the passes by strips, together, and again in the blocks
-   that these leave; in blocks too large for the first cache, once a pass. */
+/* Threads share the last cache, so a window counts twice there, for any number of threads:
+   built-in constants then choose the same cut for all of them. Numbers are moved once for all
+   passes by strips, once more for the blocks that these leave, and once a pass in blocks too
+   large for the first cache. */
 static void count_bytes(
     const cpu_device *d, const conv_code *code, const conv_tables *t, double fill,
     double *amount)

@@ -138,10 +138,10 @@ static int gather_x(
            ways > CACHE_WAYS * (tiles <= FEW_TILES ? 2 : 1);
 }
 
-/* Blocks (i, j) of so many bytes of x and y that are worth taking together where nothing is
-   staged and rows are whole. What it takes to begin a chunk is more than the products of a
-   few small ones. And where rows of all lanes follow each other in memory a core fetches
-   such a run by itself; of some lanes it does not. */
+/* How many blocks (i, j) with so many bytes of x and y share a chunk, if nothing is staged and
+   rows are whole. Starting a chunk takes longer than the products of a few small blocks. And if
+   rows of all lanes are contiguous, a core prefetches such a run by itself; for some lanes it
+   does not. */
 static int64_t blocks_together(const cpu_device *d, danaus_pattern p, int64_t bytes)
 {
     int64_t small = MIN(SMALL_CHUNK / bytes, p.a * p.d / (4 * d->threads));
@@ -259,9 +259,9 @@ static int claim_part(grid *g, int home)
     return n < to ? n : -1;
 }
 
-/* A thread's work, in scratch of its own: the parts of its home, each claimed before the
-   one before it is made, which fetches what the next one begins with; then what is left
-   of other homes. A product that runs again finds its weights in the same core's cache. */
+/* A thread's work, in its own scratch: the parts of its home, then the remaining parts of other
+   homes. A part is claimed before the previous one is computed, which then prefetches the start
+   of the next part. A repeated product finds its weights in the same core's cache. */
 static void take_parts(void *arg, int slot)
 {
     grid *g = arg;

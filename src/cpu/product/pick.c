@@ -239,8 +239,8 @@ static void make_line(const pick_run *r, int64_t line, int64_t at, int64_t n)
         move_line(&l, 0, to);
 }
 
-/* Line after line; of columns that come apart a few of each line at a time, so that what is
-   read stays in the first cache until its neighbours are. */
+/* Moves line after line. If columns are apart in memory, it takes a few of each line at a time,
+   so that a cache line stays in the first cache until its other numbers are read. */
 static void make_lines(void *arg, int task)
 {
     const pick_run *r = arg;

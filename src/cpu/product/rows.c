@@ -162,9 +162,9 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     lane_map m = dn_lane_map(q, code, pair == 2);
     m.gather = dn_gathers(cpu->traits, &m);
     double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
-    /* For a vector of weights: its load, and for every column a product; slower by a part
-       for each doubling of what does not stay in the first cache, the more of it a cycle
-       of products takes. */
+    /* Cost of a vector of weights: its load, and a product for every column. It grows by a
+       share for each doubling of the bytes beyond the first cache, and more if products use
+       more of them in a cycle. */
     cpu_traits t = traits_of(dev, code, p);
     double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
     double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
@@ -185,8 +185,8 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
                                                   : 0;
     double again =
         share * packed / BYTES_PER_CYCLE * floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
-    /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
-       two vectors of columns is better off in panels. */
+    /* Whole vectors of lanes are far apart in lines as long as a block. Two vectors of columns
+       and more are faster in panels. */
     double turn = d < per || m.spread ? t.turn / per + 0.03 * log2(d)
                   : d > per           ? 2.6
                                       : 0.8;

@@ -100,7 +100,8 @@ static inline int64_t dn_lane_tiles(const lane_map *m)
     return m->spread ? m->tiles : m->groups * m->tiles;
 }
 
-/* As kernels read and write it; what follows products is done in scratch. */
+/* True if kernels can read or write the view in place. Activations and residuals need scratch.
+   */
 static inline int dn_lies_as(danaus_layout layout, const cpu_view *v)
 {
     return v->layout == layout && v->dtype == dn_sum_type(v->dtype) &&

@@ -234,10 +234,10 @@ static int64_t slab_unit(const chain_run *c)
     return unit;
 }
 
-/* Columns of a slab. Batch-first: its intermediate vectors take a quarter of the second
-   cache, since weights, what is staged and what is fetched meanwhile want the rest.
-   Batch-last, memory is met in runs of a slab's columns: long ones are worth more, and
-   the intermediate vectors go to the last cache. */
+/* Columns of a slab. Batch-first its intermediate vectors take a quarter of the second cache;
+   weights, staged chunks and prefetches need the rest. Batch-last memory is accessed in runs of
+   a slab's columns. Long runs are worth more, and the intermediate vectors go to the last
+   cache. */
 static int64_t slab_columns(const chain_run *c)
 {
     int last = c->x.layout == DANAUS_BATCH_LAST;

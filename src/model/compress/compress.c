@@ -242,7 +242,7 @@ static danaus_status add_inputs(
     return DANAUS_OK;
 }
 
-/* What is certain of a fitted layer, and how fast it is beside the dense one. */
+/* The lower bound of a fitted layer, and its speedup over the dense one. */
 static danaus_status rate_layer(watched_layer *p)
 {
     const linear *layer = p->layer;

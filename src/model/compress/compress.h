@@ -7,8 +7,8 @@
 #include "model/compress/fit.h"
 #include "model/compress/samples.h"
 
-/* As danaus_model_compress(), by what the layers are seen to read; without samples by their
-   weights alone. Layers that are no dense matrices stay as they are. */
+/* Like danaus_model_compress(), by the layers' inputs; without samples only by their weights.
+   Layers that are no dense matrices do not change. */
 danaus_status dn_compress(
     danaus_model *model, danaus_device *device, const samples *s,
     const danaus_model_compression *how);
@@ -22,8 +22,8 @@ danaus_status dn_match_layers(
    part. */
 typedef danaus_status choices_maker(void *user, int number, choices *c);
 
-/* Shares out the model's share of the weights of all layers that take part (dn_share_out()).
-   *ranks[linears], to be freed, are what they are fitted with; 0: all weights. */
+/* Divides the model's share of weights among all layers that take part (dn_share_out()).
+   *ranks[linears], which the caller frees, are the ranks to fit; 0: all weights. */
 danaus_status dn_find_budgets(
     const danaus_model *model, double share, choices_maker *list, void *user,
     int64_t **ranks);

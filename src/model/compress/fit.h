@@ -94,9 +94,9 @@ static inline int64_t dn_chosen_rank(const choices *c)
     return (c->chosen + 1) % c->count;
 }
 
-/* Shares `total` weights out: what is chosen has the least sum of losses for one price of a
-   weight (Lagrange), and what is left goes step by step to the layer that gains most for
-   it. DANAUS_ERR_ARGUMENT: the first choices cost more. */
+/* Divides `total` weights among layers. The choices have the least sum of losses for one price
+   of a weight (Lagrange). The remaining weights go step by step to the layer that gains most.
+   DANAUS_ERR_ARGUMENT if even the first choices cost more. */
 danaus_status dn_share_out(int64_t total, int layers, choices *c);
 
 #endif

@@ -20,8 +20,8 @@ typedef struct targets {
 danaus_status dn_targets_make(int64_t size, int64_t count, targets *t);
 void dn_targets_free(targets *t);
 
-/* Those of a dense layer weight[rows][cols] without its bias, which does not count: y = W x for
-   `count` rows with the sums x[cols] and xx[cols][cols]. */
+/* Sums of the targets of a dense layer weight[rows][cols], whose bias does not count: y = W x
+   for `count` rows with the sums x[cols] and xx[cols][cols]. */
 danaus_status dn_targets_map(
     int64_t rows, int64_t cols, const double *weight, int64_t count, const double *x,
     const double *xx, targets *t);

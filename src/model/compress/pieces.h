@@ -46,7 +46,7 @@ typedef struct compress_work {
 danaus_status dn_pieces_open(compress_work *w);
 void dn_pieces_close(compress_work *w);
 
-/* Puts a layer in the place of what is fitted, or back; of all layers: where there is one. */
+/* Exchanges a layer with its fit, or back; for all layers: those that have a fit. */
 void dn_piece_swap(watched_layer *p);
 void dn_pieces_swap(compress_work *w);
 

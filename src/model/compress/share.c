@@ -40,7 +40,7 @@ void dn_choices_free(choices *c)
     *c = (choices){ 0 };
 }
 
-/* Takes what is best for a price of a weight; returns what that costs. */
+/* Takes the best choices for a price of a weight; returns their weights. */
 static int64_t choose(int layers, choices *c, double price)
 {
     int64_t cost = 0;

@@ -32,8 +32,8 @@
 #include "model/hyena/few_taps.h"
 #include "model/hyena/hyena_filter.h"
 
-/* Rows that go through linear layers together on a CPU, or up to twice as many where the last
-   ones would be few: what is between two layers stays in the second cache. */
+/* Rows that go through linear layers together on a CPU, up to twice as many if the last ones
+   would be few. Rows between two layers then stay in the second cache. */
 #define HYENA_ROWS 512
 
 enum { INTO, OUT, UP, DOWN };
@@ -85,8 +85,7 @@ static inline int64_t dn_hyena_planes(const hyena *m)
 /* ---- blocks (hyena_blocks.c) ---- */
 
 /* Reads hyena_order, short_filter_order, emb_dim, filter_order, num_inner_mlps, filter_shift,
-   filter_w_mod and filter_modulate; what is in m stands for those that are missing, and has
-   width and head. */
+   filter_w_mod and filter_modulate. m has width and head, and the values of missing fields. */
 danaus_status dn_hyena_config(hyena *m, const json_t *config);
 
 /* What names of tensors have: BLOCKS0.MIXER.in_proj.weight. */
@@ -137,8 +136,8 @@ typedef struct hyena_place {
     const int32_t *ids; /* of these rows */
 } hyena_place;
 
-/* r[rows][width] gets what is left of the block before, unless the block is the first one; and
-   the block's channels of these rows are made: numbers planes[.][0 .. rows - 1]. */
+/* Adds the last layers of the previous block to r[rows][width], unless this block is the first.
+   Then computes the block's channels of these rows: numbers planes[.][0 .. rows - 1]. */
 danaus_status dn_hyena_front(
     const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
     const hyena_rows *rows, float *r, void *planes);
@@ -159,15 +158,15 @@ danaus_status dn_hyena_last(
 danaus_status dn_hyena_convs_prepare(hyena *m, danaus_device *device, int64_t longest);
 void dn_hyena_convs_free(hyena_convs *c);
 
-/* As `cost` of an encoder. */
+/* Like `cost` of an encoder. */
 danaus_status dn_hyena_convs_cost(
     const hyena *m, danaus_device *device, int64_t length, danaus_model_cost *cost);
 
-/* Numbers of room that mixing needs behind planes[planes][tokens]: what is enough for
-   `tokens` is for fewer. */
+/* Numbers of room that mixing needs behind planes[planes][tokens]; enough for fewer tokens too.
+   */
 int64_t dn_hyena_mix_room(const hyena *m, int64_t tokens);
 
-/* Mixes what is prepared; *mixed[width][tokens] lies somewhere within planes and the room. */
+/* Mixes the prepared channels; *mixed[width][tokens] points into planes or the room. */
 danaus_status dn_hyena_mix(
     const hyena *m, danaus_device *device, int64_t number,
     const nn_sequences *sequences, void *planes, void **mixed);
