@@ -94,9 +94,9 @@ def by_parts(
     code: int,
     adjoint: bool,
 ) -> np.ndarray:
-    """What a real matrix makes of complex columns, in the type `code`.
+    """A real matrix times complex columns, in the type `code`.
 
-    It multiplies real and imaginary parts as columns of their own.
+    Real and imaginary parts are multiplied as columns of their own.
     """
     wide = np.ascontiguousarray(x, numpy_dtype(code))
     parts = product(wide.view(wide.real.dtype), adjoint)
@@ -125,12 +125,14 @@ def converted(
     what: str = "the array",
     refuse: bool = True,
 ) -> np.ndarray:
-    """The array, contiguous and of this type: a copy where it is not.
+    """The array if it is contiguous and has this type, else a copy that is and has.
 
-    source : its type; by default its dtype's, where uint16 is bf16 if that is `code`.
-    TypeError from complex to real, and for what is not numbers; ValueError for integers
-    that f64 does not have and, unless there is to be a RuntimeWarning, for numbers that
-    the type cannot hold (danaus_convert_check).
+    source : the array's type; by default its dtype says it, and uint16 is bf16 if
+        `code` is.
+    refuse : ValueError for numbers that the type cannot hold (danaus_convert_check);
+        False: RuntimeWarning.
+    TypeError for complex numbers if the type is real, and for an array without numbers;
+    ValueError for integers that f64 would round.
     """
     wanted = numpy_dtype(code)
     if source is None and code == lib.DANAUS_BF16 and array.dtype == np.uint16:
@@ -235,10 +237,10 @@ def array_of(x: Any, what: str) -> np.ndarray:
 def operand(
     x: Any, code: int, what: str, *, shape: tuple[int, ...] | None = None
 ) -> np.ndarray:
-    """An input as the library takes it: the array itself, or a copy where it cannot.
+    """An input as the library takes it: the array itself or, where needed, a copy.
 
-    Strided arrays, those of the other byte order, integers and lists are copied.
-    TypeError for numbers of another floating type, which would change by that.
+    Strided arrays, arrays in the other byte order, integers and lists are copied.
+    TypeError for numbers of another floating type, which a conversion would change.
     """
     array = array_of(x, what)
     dtype = array.dtype

@@ -1,4 +1,4 @@
-"""Chain files that know of which matrix they were made, alone and many in one."""
+"""Chain files that know which matrix they were made from, one chain or many in each."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Source:
 
     @classmethod
     def read(cls, value: Any) -> Source | None:
-        """From JSON; None for what is something else."""
+        """The source that a JSON value describes; None if it describes none."""
         if not isinstance(value, dict) or not isinstance(value.get("record"), dict):
             return None
         return cls(str(value.get("fingerprint")), value["record"])
@@ -59,7 +59,8 @@ def _source_of(path: Path) -> Source | None:
 
 
 def _is_foreign(path: Path) -> bool:
-    """True for a file of arrays that are no chain. A damaged file is made again."""
+    """True for a file whose arrays are no chain; False for a damaged file, which is
+    made again."""
     try:
         return path.exists() and "factor.0" not in Tensors(path)
     except (OSError, ValueError):
@@ -84,17 +85,17 @@ class ChainFolder:
         return self.path / "report.csv"
 
     def target(self, name: str) -> Path:
-        """Where a chain goes: no name leads out of the folder."""
+        """The path of a chain's file, which is inside the folder for every name."""
         return self.path / f"{urllib.parse.quote(name, safe='')}.safetensors"
 
     def claim(self, name: str) -> Path:
-        """Where a chain goes, unless arrays of somebody else are there."""
+        """The path for a chain; FileExistsError if a file of other arrays is there."""
         if _is_foreign(self.target(name)):
             raise FileExistsError(f"{self.target(name)} is there, and holds no chain")
         return self.target(name)
 
     def known(self, name: str) -> Source | None:
-        """What is there of a name; None where that is no valid chain."""
+        """The source of the chain that is there already; None without a valid one."""
         return _source_of(self.target(name))
 
     def finish(self, found: dict[str, Source], failed: set[str]) -> None:

@@ -19,7 +19,8 @@ WRITER_WAIT = 1.0  # seconds that a pipe may have no writer
 def write_whole(path: str | os.PathLike, content: bytes) -> None:
     """Writes a file, which appears complete or not at all, whatever signal comes.
 
-    A pipe, a device and what is open already, as /dev/stdout, are written to.
+    Pipes, devices and files that are open already, such as /dev/stdout, are written
+    to directly.
     """
     data = ffi.from_buffer(content)
     check(lib.danaus_file_write(path_bytes(path), data, len(content)))

@@ -1,6 +1,6 @@
-"""The C library: loaded, told where its helpers lie, its statuses made exceptions.
+"""The C library: loads it, tells it where its helpers are, raises its errors.
 
-Importing this module loads ``libdanaus.so``, which lies beside it, and nothing of
+Importing this module loads ``libdanaus.so`` from the same folder, and nothing of
 PyTorch. cffi calls release the interpreter lock while the library runs.
 """
 
@@ -86,7 +86,7 @@ def version() -> str:
 
 
 class _Life:
-    """An object of the library, and those that it needs: it goes before them."""
+    """An object of the library and the ones it needs, which are destroyed after it."""
 
     def __init__(self, destroy: Callable[[Any], None], needs: list[_Life]):
         self.destroy, self.needs, self.users = destroy, needs, 0
@@ -110,9 +110,9 @@ _lives: dict[int, _Life] = {}  # by the identity of owned pointers
 def own(pointer: Any, destroy: Callable[[Any], None], *keep: object) -> Any:
     """The pointer, destroyed once nothing refers to it; `keep` lives as long.
 
-    What is owned among `keep` is destroyed later, also where both are garbage at once.
-    A process that was forked from the one that made it leaves it alone: the threads and
-    GPU contexts that it refers to are not there.
+    Owned pointers among `keep` are destroyed later, even if all become garbage at once.
+    A forked process does not destroy pointers of its parent: the threads and GPU
+    contexts that they refer to do not exist there.
     """
     needs = [_lives[id(thing)] for thing in keep if id(thing) in _lives]
     life = _Life(destroy, needs)
@@ -220,9 +220,9 @@ def _take(user, token):
 
 @contextlib.contextmanager
 def reading(function: Callable[[int], object]) -> Iterator[tuple[Any, Any]]:
-    """A danaus_token_fn and its `user`, which call `function`; what is true stops.
+    """A danaus_token_fn and its `user`, which call `function`; a true result stops.
 
-    What `function` raises stops, too, and is raised here.
+    An exception of `function` stops, too, and is raised here.
     """
     listener = _Listener(function)
     user = ffi.new_handle(listener)

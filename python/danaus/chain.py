@@ -48,7 +48,7 @@ class _Views:
         self.mark = object()
 
     def begin(self) -> Callable[[Any], None]:
-        """What is to be called when the view ends."""
+        """Registers a view; returns the function to call when it ends."""
         view = object()
         self.living.add(view)
         self.mark = view
@@ -216,7 +216,7 @@ class Chain(LinearOperator):
     def weights(self) -> tuple[np.ndarray, ...]:
         """Views w[a][b][c][d] of each factor's weights, to be read or filled.
 
-        They keep the chain's memory. Without ml_dtypes those of a bf16 chain are
+        They keep the chain's memory alive. Without ml_dtypes, views of a bf16 chain are
         uint16.
         """
         return tuple(self._view(i, p) for i, p in enumerate(self.patterns))
@@ -470,7 +470,7 @@ class Chain(LinearOperator):
     def solve(self, b: ArrayLike) -> np.ndarray:
         """x with W x = b, for b[N] or columns b[N][K], without the inverse.
 
-        The elimination is made in double precision; x is of the common type.
+        The elimination runs in double precision; x has the common type.
         """
         b, rows = np.asarray(b), self.shape[0]
         if b.ndim not in (1, 2) or len(b) != rows:

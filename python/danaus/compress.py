@@ -69,20 +69,20 @@ def compress(
     progress: Progress = None,
     **options: Any,
 ) -> Compression:
-    """The chain of least error for dense[M][N] with at most so many parameters.
+    """The chain with the least error for dense[M][N] and at most so many parameters.
 
     Every candidate gets one pass over its factors, the best few `refine` of them.
 
     Parameters
     ----------
     parameters : a number, or as a float a share of M N; the bias is not counted.
-    candidates : of "dense", "low-rank", "column-groups" and "row-groups" (a low-rank
+    candidates : some of "dense", "low-rank", "column-groups", "row-groups" (a low-rank
         matrix for each group), "monarch" (groups of both), "fitted"
         (`danaus.patterns.fit`), and "sum" (low rank and blocks or Monarch, as a sum of
         two chains); none: all but sums.
     reduced : count degrees of freedom, and reduce the chain (`Chain.reduced`).
     progress : as in `danaus.factorize`.
-    options : of `danaus.factorize`: inputs, targets, calibration, ridge, bias, ...
+    options : passed to `danaus.factorize`: inputs, targets, calibration, ridge, ...
     """
     dense = matrix_of(dense, "the matrix")
     keep: list[Any] = []

@@ -182,12 +182,12 @@ class ConvPlan:
 
     Parameters
     ----------
-    channels, length : of u[..., channels, length].
-    taps : of k and k_reverse; 0: length.
+    channels, length : sizes of u[..., channels, length].
+    taps : length of k and k_reverse; 0: length.
     filters : a divisor of channels, 0: channels; channel h has the filter
         h // (channels // filters).
     kind : "causal", "circular" or "bidirectional".
-    dtype : of u, y and the gates: f32, f16, bf16 or f64.
+    dtype : type of u, y and the gates: f32, f16, bf16 or f64.
     effort : "estimate", "measure" (tenths of a second) or "table".
     batch : plan for batch * channels rows, 0: many; calls may have any number.
     accuracy : "fast" lets GPUs multiply in 16 bits, "accurate" does not; None, or
@@ -306,7 +306,7 @@ class Spectrum:
     Parameters
     ----------
     plan : the plan, which must fit.
-    k : filters; k_reverse : those of negative lags, for bidirectional plans only.
+    k : filters; k_reverse : filters for negative lags, in bidirectional plans only.
     skip : a value for each filter, or None.
     """
 
@@ -358,7 +358,7 @@ class Spectrum:
         """y for u[..., channels, length]; the same bits for any number of threads.
 
         out : where y goes, an array like u that overlaps no input.
-        offsets : of a packed plan, [sequences + 1]: u is [channels, columns], and
+        offsets : for packed plans, [sequences + 1]: u is [channels, columns], and
             sequence i is columns offsets[i] to offsets[i + 1] - 1; they begin with 0
             and end with columns.
         """
@@ -402,9 +402,9 @@ class Spectrum:
         wrt: Iterable[str] | None = None,
         offsets: Any = None,
     ) -> ConvGradients:
-        """Gradients of a loss that reached y as dy.
+        """Gradients of a loss whose gradient at y is dy.
 
-        du and those of the gates are like u. dk, dk_reverse [filters][taps]
+        Gradients of u and the gates are like u. dk, dk_reverse [filters][taps]
         and dskip [filters] are sums over a filter's rows, in the type of sums.
 
         wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None:
@@ -452,7 +452,7 @@ def convolve(
     u : [..., channels, length], or [length]; integers are convolved as f64.
     k : [filters][taps], or [taps] for one filter; k_reverse likewise.
     skip : [filters], or a number for one filter.
-    offsets : of packed sequences in u [channels, columns], as of `Spectrum`.
+    offsets : where packed sequences in u [channels, columns] begin, as for `Spectrum`.
     dtype : u's element type, if its dtype does not give it.
     """
     u, code = signal_of(u, dtype)

@@ -6,7 +6,7 @@ and z is a causal convolution of few taps of each of its rows. Then
     v_0 = v,   v_{o+1} = k[o] (*) p + skip[o] p,   p = x_{order-1-o} * v_o,
     y = x_0 * v_{order-1},        y[..., channels, length].
 
-Order 2 is y = x_0 * (k (*) (x_1 * v) + skip * x_1 * v). Types are as of `danaus.conv`.
+Order 2 is y = x_0 * (k (*) (x_1 * v) + skip * x_1 * v). Types are as in `danaus.conv`.
 
 Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866).
 """
@@ -102,8 +102,8 @@ class HyenaPlan:
             self._handle = own(place[0], lib.danaus_hyena_plan_destroy, handle)
 
     def workspace_bytes(self, batch: int = 1) -> tuple[int, int]:
-        """Bytes of memory that a call and its gradient take for so many members or, of
-        a packed plan, columns."""
+        """Bytes of memory that a call and its gradient take for so many members or, in
+        packed plans, columns."""
         forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
         number = whole(batch, "batch", 1, INT64)
         call = _call("danaus_hyena_workspace_bytes", self.packed or None)
@@ -129,7 +129,7 @@ class HyenaPlan:
 
 @contextlib.contextmanager
 def _workspace(handle: Any, size: int) -> Iterator[Any]:
-    """Memory of the device for one call, which is done when it goes."""
+    """Memory of the device for one call; waits for the call before freeing it."""
     place = ffi.new("void **")
     check(lib.danaus_alloc(handle, max(size, 1), place))
     try:
@@ -144,10 +144,10 @@ class Hyena:
 
     Parameters
     ----------
-    taps : [(order + 1) channels][taps], taps[r, s] being that of u[r, t - s].
-    k : [order - 1][filters][long_taps], or [filters][long_taps] of order 2.
-    bias : [(order + 1) channels] or None, of the short convolutions.
-    skip : [order - 1][filters], [filters] of order 2, or None.
+    taps : [(order + 1) channels][taps]; taps[r, s] multiplies u[r, t - s].
+    k : [order - 1][filters][long_taps], or [filters][long_taps] for order 2.
+    bias : [(order + 1) channels] or None, for the short convolutions.
+    skip : [order - 1][filters], [filters] for order 2, or None.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Hyena:
         bits for any number of threads.
 
         out : where y goes, which does not overlap u.
-        offsets : of a packed plan, as of `Spectrum`: u is [..., columns], and so is y.
+        offsets : for packed plans, as for `Spectrum`: u and y are [..., columns].
         """
         plan, u = self.plan, operand(u, self.plan._code, "u")
         rows, members = self._rows(u, offsets)
@@ -285,6 +285,6 @@ class Hyena:
 
 
 def _whole(array: Any, ndim: int) -> np.ndarray:
-    """Filters of all convolutions, of which order 2 has one."""
+    """Filters with an axis of convolutions, which may be left out for order 2."""
     array = np.asarray(array)
     return array[None] if array.ndim == ndim - 1 else array

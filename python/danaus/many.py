@@ -98,7 +98,8 @@ def _in_files(path: Path) -> list[_InFile]:
 def _sources(
     matrices: Matrices,
 ) -> tuple[Iterator[tuple[str, Callable[[], Any]]], int | None]:
-    """Names and what gets each matrix, and how many there are if that is known."""
+    """Names with functions that return each matrix or its place in a file, and how many
+    there are if that is known."""
     if isinstance(matrices, (str, bytes, os.PathLike)):
         path = path_of(matrices).absolute()
         if path.suffix == ".npz":
@@ -154,7 +155,7 @@ def _fingerprint(matrix: np.ndarray, task: _Task) -> str:
 
 
 def _work(task: _Task) -> Source:
-    """Makes one chain file. Whatever goes wrong is told in the record."""
+    """Makes one chain file; the record says what went wrong, if anything did."""
     record: dict[str, Any] = {"name": task.name, "status": "failed"}
     fingerprint = ""
     try:
@@ -326,32 +327,32 @@ def factorize_many(
 ) -> list[dict[str, Any]]:
     """Factorises matrices into chain files; a second call makes those still missing.
 
-    A chain that was made of the same values with the same options is kept. A matrix
+    A chain that was made from the same values with the same options is kept. A matrix
     that fails is reported and does not stop the others. Files appear complete or not at
     all, so the call may be interrupted at any time and repeated.
 
     Parameters
     ----------
-    matrices : {name: matrix}, pairs of those, a .safetensors, .npz or .npy file, or a
+    matrices : {name: matrix}, such pairs, a .safetensors, .npz or .npy file, or a
         folder of .safetensors files. Workers read safetensors and .npy for themselves.
-        f16 and bf16 are factorised in f32. Arrays that are no matrices are skipped.
+        f16 and bf16 are factorised in f32. Arrays that are not matrices are skipped.
     out : a folder, which gets a chain file for each matrix, or one .safetensors file,
         with tensors NAME.factor.0, ...; `load_chains` reads both.
     rule : patterns for all; a share (float) or number (int) of parameters; or a
         function of (name, shape) that returns one of these, or None to skip it.
-    search : of a share or number of parameters, take the best of many chains
+    search : for a share or number of parameters, try many chains and take the best
         (`danaus.compress`), not the one that is expected to be best
         (`danaus.patterns.fit`); it takes up to a hundred times as long.
     executor : anything with ``submit`` of concurrent.futures: a ProcessPoolExecutor,
         Dask's client. Each factorization then has one thread unless ``threads`` says
         otherwise. None: one after the other, here.
     in_flight : matrices that are submitted at a time; None: two for each worker.
-    dtype : element type of the chains; None: that of the matrix, f32 for f16 and bf16.
+    dtype : element type of the chains; None: the matrix's, or f32 for f16 and bf16.
     each : options of `danaus.factorize` for some names, such as {"fc1": {"inputs": x}}.
     overwrite : make all chains again.
     progress : True for a bar of tqdm, or a function that is called with every record;
         an exception that it raises ends the call.
-    options : of `danaus.factorize`, or `compress`, for all: order, fast, refine, ...
+    options : passed to `danaus.factorize` or `compress`: order, fast, refine, ...
 
     Returns
     -------

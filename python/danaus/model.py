@@ -1,4 +1,4 @@
-"""Models that the C library runs from a folder: of sentences, images, DNA."""
+"""Models that the C library runs from a folder: for sentences, images and DNA."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Model:
     ----------
     path : the folder, with config.json and model.safetensors (docs/models.md).
     device : where it runs; None: the CPU.
-    dtype : of weights and activations: f32 (None), or, on GPUs, f16 or bf16.
+    dtype : type of weights and activations: f32 (None), or, on GPUs, f16 or bf16.
     outline : read only config.json and the headers of the weights: the model can be
         described and estimated, but does not run.
     """
@@ -185,7 +185,7 @@ class Model:
     def estimate(self, sequences: int = 1, length: int | None = None) -> ModelCost:
         """What embedding so many sequences will cost, before anything is allocated.
 
-        `length` is that of each; None: as many tokens as the model takes.
+        `length` is the length of each; None: as many tokens as the model takes.
         """
         cost = ffi.new("danaus_model_cost *")
         length = self.describe().max_length if length is None else length
@@ -272,8 +272,8 @@ class Model:
     ) -> list[np.ndarray]:
         """Logarithms of the probabilities that a causal model gives to tokens.
 
-        Value t of a sequence's array, f32, is that of token t given those before it;
-        the first one is 0. Sequences may have any lengths up to
+        Value t of a sequence's array, f32, belongs to token t given the tokens before
+        it; value 0 is 0. Sequences may have any lengths up to
         `describe().max_length`.
 
         progress : called with the share done; True draws a bar.
@@ -350,8 +350,8 @@ class Model:
         temperature : divides the logits; 0: always the most probable token.
         top_k : draw from so many most probable tokens; 0: from all.
         top_p : draw from the fewest most probable tokens that have this share of the
-            probability, of those that top_k leaves; 0: from all.
-        seed : of the draws; the same seed gives the same tokens.
+            probability, among those that top_k leaves; 0: from all.
+        seed : seed of the draws; the same seed gives the same tokens.
         on_token : called with each token; a true result stops.
         """
         _, ids = _packed([prompt])
@@ -424,7 +424,7 @@ class Model:
         layers : extended regular expression that names of layers match; None: all.
         ridge : regularisation towards the dense weights, relative to the inputs' mean
             square.
-        seed : of random directions at the output.
+        seed : seed of the random directions at the output.
         progress : called with the share done; True draws a bar.
         """
         info = self.describe()

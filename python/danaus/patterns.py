@@ -145,9 +145,9 @@ def make(
     ----------
     kind : "dense", "low-rank", "dyadic", "block-butterfly", "monarch", "kaleidoscope"
         or "radices" (every chain that can be factorised: row_radices x col_radices).
-    order : number of factors of "monarch" (0: 2); for "radices" that of the lists.
+    order : number of factors of "monarch" (0: 2); for "radices" the lists' length.
     rank : block rank, or the rank of "low-rank"; 0: 1.
-    row_radices, col_radices : `order` sizes each; None: as equal as can be.
+    row_radices, col_radices : `order` sizes each; None: as equal as possible.
     ranks : order - 1 block ranks between neighbours; None: rank.
     """
     lists = [v for v in (row_radices, col_radices) if v is not None]

@@ -47,10 +47,10 @@ def find_permutations(
     Parameters
     ----------
     patterns : (1, b, c, q) (p, b, c, 1), without zeros in their product.
-    rows, cols : whether rows and columns may be permuted.
+    rows, cols : True if rows, or columns, may be permuted.
     row_classes, col_classes : M and N integers; only rows (columns) of the same class
         are exchanged.
-    rounds : of the search, at most; 0: 100.
+    rounds : maximum number of rounds of the search; 0: 100.
     threads : 0: one for each processor.
     """
     dense, patterns = matrix_of(dense, "the matrix"), as_patterns(patterns)

@@ -80,7 +80,7 @@ def batch_of(x: np.ndarray, size: int, layout: int, what: str) -> int:
 
 
 class Plan:
-    """Kernels chosen for products with W of these patterns.
+    """Kernels chosen for products with a chain W of these patterns.
 
     y = activation(scale W x + bias), plus a residual if the plan expects one. A plan
     never changes: threads share it, each running it on a device of its own.
@@ -88,7 +88,7 @@ class Plan:
     Parameters
     ----------
     patterns : the factors' patterns, the leftmost first.
-    dtype : of x, y and bias.
+    dtype : type of x, y and bias.
     layout : "batch-first": x[..., N] and y[..., M]; "batch-last": x[N, ...], y[M, ...].
     math : "f32", or "tf32": products of f32 by 10-bit numbers where a GPU gains from
         it.
@@ -102,11 +102,11 @@ class Plan:
     batch : choose kernels for this batch; 0: a large one. Calls may have any.
     activation : None, "relu", "gelu", "silu" or "gelu_tanh"; not with gradients.
     bias : expect weights with a bias; any may have one, or none.
-    scale : of W x, in the packed weights; not with gradients.
+    scale : multiplies W x, in the packed weights; not with gradients.
     residual : calls of `execute` have one.
     gated : y = activation(u) v, u the first half of the rows of scale W x + bias and
         v the second; NotImplementedError if no kernel has that (all CPUs).
-    device : a Device, or the name of each thread's own one; None: "cpu".
+    device : a Device, or a name: each thread then uses its own; None: "cpu".
     """
 
     def __init__(

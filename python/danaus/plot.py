@@ -69,7 +69,7 @@ def _reduced(rows, cols, values, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
-    """What a chain's array holds, wide enough to compute with."""
+    """The numbers of a chain's array, in a type wide enough to compute with."""
     if array.dtype == np.uint16:
         return convert(array, "f64", "bf16")
     return array.astype(np.result_type(array.dtype, np.float32))
@@ -123,7 +123,7 @@ def _draw_picture(ax: Axes, picture: np.ndarray, shape: tuple[int, int]) -> None
 
 
 def _chain_axes(shapes, signs: Sequence[str], figure: Figure | None) -> list[Axes]:
-    """Axes in a row, of sizes like those of the matrices, with signs between them."""
+    """Axes in a row, sized in proportion to the matrices, with signs between them."""
     # In inches. A side is at least an eighth of the longest: thin matrices stay
     # visible, and a slot is at least as wide as the words under it.
     longest, gap, above, below, edge = 2.2, 0.34, 0.36, 0.34, 0.12
@@ -227,14 +227,14 @@ def spectrum(
     k
         One filter [taps] or several [filters][taps], a line each.
     length
-        Length of the rows that are convolved; by default that of the filter. It
-        matters for sparse spectra only.
+        Length of the rows that are convolved; by default the filter's. It matters for
+        sparse spectra only.
     axes, keep
-        As of `ConvPlan`: frequencies that a sparse spectrum leaves out are grey.
+        As for `ConvPlan`: frequencies that a sparse spectrum leaves out are grey.
     labels
         Names of the filters for a legend.
     ax
-        Where to draw; without it on a new figure.
+        Axes to draw on; without them a new figure is made.
     """
     k = np.atleast_2d(np.asarray(k, np.float64))
     if k.ndim != 2 or not k.size or not np.isfinite(k).all():
@@ -328,10 +328,10 @@ def error_against_parameters(
     matrix : W[M][N], as for `danaus.factorize`.
     kinds : names that `danaus.patterns.make` knows, or a mapping from labels to lists
         of patterns.
-    ranks : block ranks to try of named kinds; None: 1, 2, 4, ... up to the parameters
+    ranks : block ranks to try for named kinds; None: 1, 2, 4, ... up to the parameters
         of the dense matrix.
-    ax : where to draw; without it on a new figure.
-    options : of `danaus.factorize`: fast, refine, inputs, ...
+    ax : axes to draw on; without them a new figure is made.
+    options : passed to `danaus.factorize`: fast, refine, inputs, ...
     """
     matrix = np.asarray(matrix)
     if matrix.ndim != 2:
@@ -388,7 +388,7 @@ def training(
     labels
         Names of the trainings for a legend.
     ax
-        Where to draw; without it on a new figure.
+        Axes to draw on; without them a new figure is made.
     """
     if not logs or labels is not None and len(labels) != len(logs):
         raise ValueError(f"{len(logs)} logs are there, and {len(labels or ())} labels")

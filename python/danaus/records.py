@@ -109,7 +109,7 @@ def _names(records: Iterable[Mapping]) -> list[str]:
 def write(path: str | os.PathLike, records: Sequence[Mapping]) -> None:
     """Writes records as CSV, in one step: the file appears complete or not at all.
 
-    Columns are those of all records; a record that lacks one has an empty field.
+    There is a column for every field of any record; records without it leave it empty.
     """
     names = _names(records)
     if not names:
@@ -124,7 +124,7 @@ def write(path: str | os.PathLike, records: Sequence[Mapping]) -> None:
 def to_array(records: Sequence[Mapping]) -> np.ndarray:
     """Records as a structured array, a field for each column.
 
-    Columns of numbers are f64 with NaN for what is missing; others are text with "".
+    Columns of numbers are f64, others text; missing values are NaN, or "" in text.
     """
     fields, columns = [], []
     for name in _names(records):
@@ -155,9 +155,9 @@ def _value(record: Mapping, column: str) -> float:
 def ratios(
     records: Sequence[Mapping], over: str = "best_ns", under: str = "median_ns"
 ) -> np.ndarray:
-    """One column over another, NaN where a number is missing.
+    """One column divided by another, NaN where a number is missing.
 
-    By default how many times faster danaus is than the fastest baseline.
+    By default: how many times faster danaus is than the fastest baseline.
     """
     for column in (over, under):
         if records and not any(column in record for record in records):

@@ -25,7 +25,7 @@ class Stream:
     k : filters [filters][taps], or [taps] for one filter.
     channels : a multiple of filters, None: as many; channel h has the filter
         h // (channels // filters).
-    dtype : of u and y: f32 or f64; None: f64 if k is f64, else f32.
+    dtype : type of u and y: f32 or f64; None: f64 if k is f64, else f32.
     device : a Device or its name; on a GPU blocks are copied there and back.
     """
 

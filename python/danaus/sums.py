@@ -57,9 +57,9 @@ def factorize_sum(
 ) -> SumFactorization:
     """Factorises dense[M][N] into K_1 + K_2 + ..., a chain for each term's patterns.
 
-    Each is fitted to the residual of those before it, then in rounds to the residual of
-    all others, which never raises the error. Terms of two factors that differ only in
-    their block ranks are fitted as one, at their optimum.
+    Each chain is fitted to the residual of the chains before it, then in rounds to the
+    residual of all others, which never raises the error. Terms of two factors that
+    differ only in their block ranks are fitted as one, to their optimum.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def factorize_sum(
     rounds : maximum after the first one; 0: 4; -1: none.
     lower_bound : compute one, by decompositions, if theory has one.
     progress : as in `danaus.factorize`.
-    options : of `danaus.factorize`: refine, inputs, targets, calibration, bias, ...
+    options : passed to `danaus.factorize`: refine, inputs, targets, calibration, ...
     """
     dense = matrix_of(dense, "the matrix")
     terms = (terms,) if isinstance(terms, str) else terms
@@ -103,14 +103,15 @@ def compress_sum(
     progress: Progress = None,
     **options: Any,
 ) -> SumFactorization:
-    """The sum of chains of least error for dense[M][N] with at most so many parameters.
+    """The sum of chains with the least error for dense[M][N] and at most so many
+    parameters.
 
-    As `danaus.compress`, but sums are tried, too.
+    Like `danaus.compress`, but sums are tried, too.
 
     Parameters
     ----------
     terms : chains in a sum, at most 3.
-    candidates : those of `danaus.compress`, and "sums": Monarch with its transpose's
+    candidates : as for `danaus.compress`, and "sums": Monarch with its transpose's
         patterns, of two sizes, the fitted chain twice, also with low rank; none: all.
     """
     dense = matrix_of(dense, "the matrix")

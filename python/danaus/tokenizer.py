@@ -19,7 +19,7 @@ from danaus._library import check, ffi, lib, own, path_bytes
 
 
 def text_bytes(text: str | bytes, what: str = "a text") -> bytes:
-    """A text as the library takes it; TypeError for what is no text."""
+    """A text as the library takes it; TypeError for anything else."""
     if not isinstance(text, (str, bytes)):
         kind = type(text).__name__
         raise TypeError(f"{what} has to be a string, and this is of type {kind}")

@@ -4,8 +4,8 @@ A `Transform` is a SciPy LinearOperator: ``dct2(n) @ x``, ``.H``, ``.T``, SciPy'
 solvers. By default it has SciPy's precision: f64, and c128 if it is complex. Products
 have the common type of transform and operand, with the errors of the narrower one.
 
-Lengths have prime factors up to 61 (of ``dct1`` n - 1, of ``dst1`` n + 1), those of
-`walsh_hadamard`, `noiselet` and `givens` only 2; others are refused with
+Lengths have prime factors up to 61 (for ``dct1`` n - 1 has, for ``dst1`` n + 1); for
+`walsh_hadamard`, `noiselet` and `givens` they are powers of two. Other lengths raise
 NotImplementedError. docs/transforms.md has definitions, scales and sizes.
 """
 
@@ -294,10 +294,10 @@ def _values(values: ArrayLike, what: str) -> np.ndarray:
 def circulant(
     c: ArrayLike, dtype: ElementType | None = None, *, inverse: bool = False
 ) -> Transform:
-    """The circulant matrix of first column c, as ``scipy.linalg.circulant``.
+    """The circulant matrix with first column c, as ``scipy.linalg.circulant``.
 
-    dtype : None: that of c.
-    inverse : its inverse, again a circulant; ValueError where it is singular.
+    dtype : None: c's.
+    inverse : True for its inverse, again a circulant; ValueError if it is singular.
     """
     c = _values(c, "c")
     code = element_code(c.dtype if dtype is None else dtype)

@@ -75,8 +75,8 @@ def _kept(n: int, sparse: list[int], device) -> Tensor:
 
 
 def _sparse_rows(rows: Tensor, k, k_reverse, skip, sparse: list[int]) -> Tensor:
-    """Rows [batch, filters, any, length] convolved with filters, and a skip as one more
-    tap, of which only these frequencies count."""
+    """Rows [batch, filters, any, length] convolved with filters; a skip is one more
+    tap. Only the filters' frequencies that `sparse` keeps count."""
     length, pad = rows.shape[-1], torch.nn.functional.pad
     k = k[:, :length]
     n = max(4096, math.prod(sparse[:4]))

@@ -59,7 +59,7 @@ def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
 
 
 def check_rows(x, features: int, device: torch.device | None = None) -> None:
-    """x is a real tensor on that device whose last dimension has so many numbers."""
+    """Raises unless x is a real tensor on that device with so many numbers in a row."""
     if not isinstance(x, Tensor):
         fail(f"x has to be a tensor, not {type(x).__name__}")
     check_tensor("x", x, (*x.shape[:-1], features), x.device)
@@ -68,7 +68,7 @@ def check_rows(x, features: int, device: torch.device | None = None) -> None:
 
 
 def check_signal(u) -> None:
-    """u has three dimensions, of which only the first may be empty."""
+    """Raises unless u has three dimensions; only the first may be empty."""
     if not isinstance(u, Tensor):
         fail(f"u has to be a tensor, not {type(u).__name__}")
     check_tensor("u", u, (None, None, None), u.device)
@@ -128,8 +128,8 @@ def filters_of(
 
 
 def sparse_of(axes, keep, kind: str) -> list[int]:
-    """What the operators know of sparse spectra: nothing, or four axes and how many of
-    each to keep."""
+    """Sparse spectra as the operators take them: nothing, or four axes and how many
+    frequencies of each to keep."""
     axes, keep = four(axes, "axes"), four(keep, "keep")
     if not any(keep):
         return []
@@ -146,13 +146,13 @@ def sparse_of(axes, keep, kind: str) -> list[int]:
 
 
 def check_packed(offsets: Tensor | None, kind: str, sparse: list[int]) -> None:
-    """Fails unless sequences can be packed for such a convolution."""
+    """Raises unless sequences can be packed for such a convolution."""
     if offsets is not None and (sparse or kind == "circular"):
         fail("packed sequences are causal or bidirectional, with whole spectra")
 
 
 def accuracy_of(accuracy: str | None) -> str:
-    """What the operators call it."""
+    """The operators' name for an accuracy."""
     need_one_of(ACCURACIES, accuracy, "accuracy")
     return accuracy or "by_type"
 
@@ -162,7 +162,7 @@ def _as(x: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def planned_batch(u: Tensor, offsets: Tensor | None = None) -> int:
-    """What filters are transformed for: any batch, 0, or, where rows are few, this."""
+    """The batch to transform filters for: 0 for any or, if rows are few, u's."""
     batch, channels, _ = u.shape
     return batch if channels * batch < FEW_ROWS and offsets is None else 0
 
@@ -221,26 +221,26 @@ def long_conv(
     Parameters
     ----------
     u, gate_in, gate_out : Tensor [batch, channels, length]
-        float32, float64, float16 or bfloat16; several types are brought to the one that
-        torch.promote_types says.
+        float32, float64, float16 or bfloat16; if types differ, torch.promote_types says
+        the type for all.
     k, k_reverse : Tensor [filters, taps]
         Any number of taps. Channel h has the filter ``h // (channels // filters)``.
-        Sums, and what is computed from k, are float64 if u is, else float32.
+        Sums, and spectra of k, are float64 if u is, else float32.
     skip : Tensor [filters]
     axes, keep : up to four numbers
         Sparse spectra (docs/conv.md): up to four sizes of the array of frequencies that
-        a filter has, powers of two (default: 8), and how many of each count. What
-        remains of a causal filter, and of a skip, is causal no more.
+        a filter has, powers of two (default: 8), and how many of each count. With the
+        others set to zero, a causal filter and a skip are no longer causal.
     offsets : Tensor [sequences + 1] of int32 or int64, or whole numbers
         u and the gates are packed sequences [1, channels, columns], without padding:
         sequence i is columns ``offsets[i]`` to ``offsets[i + 1] - 1`` and is convolved
         as if it were alone. offsets begin with 0 and end with columns, as cu_seqlens
-        do. They are read on the host: a tensor on a GPU is waited for. Causal and
-        bidirectional, with whole spectra.
+        do. They are read on the host: a tensor on a GPU is waited for. Only causal and
+        bidirectional convolutions with whole spectra take offsets.
     accuracy : None, "accurate" or "fast"
         "fast" lets GPUs multiply in 16 bits by tensor cores (docs/conv.md (7)), with
         errors of some 7e-4 of the norm of y, 2e-3 in bfloat16; "accurate" does not.
-        None: fast for float16 and bfloat16 alone. Elsewhere all are accurate.
+        None: fast for float16 and bfloat16 only. Other devices are always accurate.
 
     Returns
     -------
@@ -273,8 +273,8 @@ def short_conv(
 ) -> Tensor:
     """``y[t] = bias + sum_s k[s] u[t + shift - s]`` for each channel.
 
-    u is zero outside of its length; shift is 0 or, centred, ``(taps - 1) // 2``. That
-    is the convolution of mathematics: torch.nn.Conv1d has its taps the other way round.
+    u is zero outside of its length; shift is 0 or, centred, ``(taps - 1) // 2``. This
+    is a convolution in the mathematical sense: torch.nn.Conv1d reverses the taps.
     Differentiable in all tensors.
 
     Parameters
@@ -282,10 +282,10 @@ def short_conv(
     u : Tensor [batch, channels, length], or [batch, length, channels] with the layout
         "channels_last"; float32, float64, float16 or bfloat16
     k : Tensor [channels, taps]
-        1 to 128 taps; used as float64 if u is that, else as float32, as sums are.
+        1 to 128 taps. k and sums are float64 if u is, else float32.
     bias : Tensor [channels]
-    offsets : Tensor or whole numbers, as of `long_conv`
-        u is packed sequences, a batch of 1, and y[t] sees those of its own alone.
+    offsets : Tensor or whole numbers, as for `long_conv`
+        u is packed sequences, a batch of 1; y[t] depends on its own sequence only.
 
     Returns
     -------

@@ -73,8 +73,8 @@ def hyena(
     accuracy: str | None = None,
     offsets: Tensor | Sequence[int] | None = None,
 ) -> Tensor:
-    """The Hyena operator. With z a causal short convolution of every row of u, and its
-    rows as groups x_0, ..., x_{order-1}, v of channels,
+    """The Hyena operator. Let z be a causal short convolution of every row of u, and
+    x_0, ..., x_{order-1}, v its rows in groups of `channels`. With
 
         v_0 = v,   v_{o+1} = k[o] (*) p + skip[o] * p,   p = x_{order-1-o} * v_o,
 
@@ -86,15 +86,15 @@ def hyena(
     u : Tensor [batch, (order + 1) channels, length]
         float32, float64, float16 or bfloat16
     taps : Tensor [(order + 1) channels, short taps]
-        taps[r, s] is that of u[r, t - s], as of `short_conv`.
+        taps[r, s] multiplies u[r, t - s], as in `short_conv`.
     bias : Tensor [(order + 1) channels]
-    k : Tensor [order - 1, filters, long taps], or [filters, long taps] of order 2
+    k : Tensor [order - 1, filters, long taps], or [filters, long taps] for order 2
         Causal; channel h has the filter ``h // (channels // filters)``.
-    skip : Tensor [order - 1, filters], or [filters] of order 2
+    skip : Tensor [order - 1, filters], or [filters] for order 2
     accuracy : None, "accurate" or "fast"
-        As of `long_conv`.
+        As for `long_conv`.
     offsets : Tensor [sequences + 1] of int32 or int64, or whole numbers
-        u is packed sequences, a batch of 1, as of `long_conv`.
+        u is packed sequences, a batch of 1, as for `long_conv`.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 ``_operators.so`` registers them (python/torch/*.cpp) with the PyTorch of this process.
 Here they get what PyTorch wants from Python: shapes for tracing and gradients. Every
 operator that has gradients exists twice: ``danaus::ks_linear`` is the public one, and
-``danaus::_ks_linear`` the same without gradients, for what is below them.
+``danaus::_ks_linear`` computes the same without gradients, for use inside of gradients.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -175,7 +175,7 @@ def in_transform() -> bool:
 
 
 class _Leaf:
-    """What is no tensor, as one argument without parts: vmap takes no others within
+    """Arguments that are not tensors, as one without parts: vmap takes no others in
     forward mode."""
 
     def __init__(self, value):
@@ -209,7 +209,7 @@ def _of_type(gradient, like):
 
 
 def _gradients(dy, x, weights, bias_dtype, question, wanted, packed=None) -> Gradients:
-    """Gradients as autograd wants them: in the types of what they belong to."""
+    """Gradients as autograd wants them: each in the type of its operand."""
     want_x, want_w, want_b = wanted
     wanted = want_x, True in want_w, want_b
     dx, dw, db = _backward(dy, x, weights, question, wanted, packed)
@@ -225,7 +225,8 @@ def _sum(total, term):
 
 
 def _second_gradients(dy, x, weights, question, wanted, gx, gw, gb) -> Gradients:
-    """Gradients of dy, x and weights, of a loss that reached dx, dw and the bias's.
+    """Gradients at dy, x and weights of a loss with gradients gx, gw and gb at dx, dw
+    and db.
 
     The gradient is dF for F(dy, x, w) = Re <dy, K_1 ... K_L x>: linear in each. So the
     gradients of <gx, dF/dx> + sum over l of <gw_l, dF/dw_l> are those of F with gx in
@@ -257,7 +258,7 @@ def _second_gradients(dy, x, weights, question, wanted, gx, gw, gb) -> Gradients
 
 
 class Linear(torch.autograd.Function):
-    """W x + bias, of (x, bias, question, *weights); weights are packed once."""
+    """W x + bias for (x, bias, question, *weights); weights are packed once."""
 
     @staticmethod
     def forward(ctx, x, bias, question, *weights):
@@ -307,7 +308,7 @@ class TransformedLinear(torch.autograd.Function):
 
 
 class LinearBackward(torch.autograd.Function):
-    """Gradients of x, the bias and weights, of (dy, x, what is asked, *weights)."""
+    """Gradients of x, bias and weights, as a function of (dy, x, leaf, *weights)."""
 
     generate_vmap_rule = True
 

@@ -30,7 +30,7 @@ class Factors(nn.ParameterList):
 
 
 class Freezable(nn.Module):
-    """A module that keeps what it makes of its numbers once they are said to stay."""
+    """A module that, once frozen, keeps what it computes from its parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Freezable(nn.Module):
         self._forget()
 
     def _forget(self) -> None:
-        """Drops what was made of the numbers."""
+        """Drops what was computed from the parameters."""
 
     def _renew(self) -> None:
         """New numbers came, which stay."""
@@ -90,7 +90,7 @@ def _renew(module: Freezable, keys) -> None:
 
 def is_hooked(module: nn.Module) -> bool:
     """True if a call of the module does more than its forward(): tools that offload or
-    shard a model bring its parameters then. Whoever computes with the parameters of
+    shard a model load its parameters then. Code that computes with the parameters of
     such a module has to call it."""
     own = module.__dict__
     return bool("forward" in own or own["_forward_pre_hooks"] or own["_forward_hooks"])
@@ -139,7 +139,7 @@ def copies(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def wait(made: Tensor) -> None:
-    """Until it is made: any stream may read it then."""
+    """Waits until a tensor is computed; any stream may read it then."""
     if made.is_cuda:
         torch.cuda.current_stream(made.device).synchronize()
 
@@ -180,7 +180,7 @@ class Packed:
         bias: Tensor | None,
         question: tuple,
     ) -> Tensor:
-        """What is packed of these weights for inputs like x, of so many rows."""
+        """These weights, packed for inputs like x with so many rows."""
         numbers = weights if bias is None else [*weights, bias]
         change, kept = known = self.known
         if not _SAME(numbers, kept):

@@ -180,7 +180,7 @@ def _transforms(model: nn.Module, reverse: bool) -> tuple[list, list] | None:
 def _renamed(
     model: nn.Module, names: list[str], reverse: bool
 ) -> dict[str, tuple[str, bool]]:
-    """For each name the one on the other side, and whether its numbers change, too."""
+    """The name of each layer on the other side, and True if its numbers change, too."""
     transforms = _transforms(model, reverse)
     if transforms is None:
         return {name: (name, False) for name in names}

@@ -16,10 +16,10 @@ from danaus.torch._precision import wide
 class TriangularBasis(torch.nn.Module):
     """A lower triangular matrix C = K_0 ... K_{p-1} with ones on its diagonal.
 
-    Factor K_a replaces digit a of an index, digit 0 being the fastest. It is
+    Factor K_a replaces digit a of an index; digit 0 is the fastest. It is
     Kronecker-sparse, of the pattern (product of blocks above a, b_a, b_a, product of
     blocks below a), with lower triangular blocks; if shared, they do not depend on the
-    digits above. What a parameter says is below the diagonals: zeros are C = I.
+    digits above. Parameters hold the entries below the diagonals: zeros make C = I.
     """
 
     def __init__(self, blocks: Sequence[int], shared: bool, made: dict):

@@ -100,7 +100,7 @@ def _value(value: Any, what: str) -> Any:
 
 
 def _cut(batch: Any) -> list[Any]:
-    """A batch in parts of so many rows, where all its tensors have as many."""
+    """A batch cut into parts of so many rows, if all its tensors have as many rows."""
     rows = _rows_of(batch)
     return [rows_from(batch, i, ROWS) for i in range(0, rows, ROWS)] or [batch]
 
@@ -135,7 +135,7 @@ def few_rows(batch: Any, rows: int = 2) -> Any:
 class Caller:
     """Gives batches to a model: mappings as keywords, tuples as arguments.
 
-    What forward() has no parameter for is left out, such as the y of a pair (x, y).
+    Items that forward() has no parameter for are left out, such as y of a pair (x, y).
     """
 
     def __init__(self, model: nn.Module):

@@ -126,7 +126,7 @@ class BlockDiagonalLinear(Freezable):
 
     def freeze(self, batch: int = 0):
         """Packs once, for the latest type of inputs: weights have no gradients, and
-        later changes have no effect, as of `KSLinear.freeze`.
+        later changes have no effect, as with `KSLinear.freeze`.
 
         Parameters
         ----------

@@ -124,7 +124,7 @@ class Walk:
         return mask.to(self.device).bool()
 
     def rows(self, x: Tensor, batch: Any) -> Tensor:
-        """x[..., N] as rows, without those of padding."""
+        """x[..., N] as rows, without rows of padding."""
         mask, rows = self.mask(batch), x.reshape(-1, x.shape[-1])
         if mask is None or mask.numel() != len(rows):
             return rows
@@ -183,7 +183,7 @@ class Walk:
                     module.forward = forward
 
     def advance(self, block: int) -> None:
-        """Everything before this block is final: keeps what goes into it."""
+        """Keeps the inputs of this block: everything before it is final."""
         while self._done < block:
             name = self.blocks[self._done]
             kept = {}

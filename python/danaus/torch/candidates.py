@@ -41,8 +41,8 @@ ROUNDS = 20  # of a search for permutations: later ones gain little on trained l
 def sums_of(rows: Tensor, others: Tensor) -> Tensor:
     """rows^T others in f64. A batch of less than f64 is multiplied in f32.
 
-    That costs a third; its errors, 1e-6 of the largest numbers, are far below those of
-    a sample of inputs, and do not add up from batch to batch.
+    That costs a third of the time. Its errors, 1e-6 of the largest numbers, are far
+    below those of sampling inputs, and do not add up from batch to batch.
     """
     common = torch.promote_types(rows.dtype, others.dtype)
     common = torch.promote_types(common, torch.float32)
@@ -73,7 +73,7 @@ class Moments:
 
 @dataclass
 class Problem:
-    """What a candidate minimises, from moments; everything is f64 and on the host."""
+    """The least-squares problem of a candidate, as moments in f64 on the host."""
 
     weight: np.ndarray  # W of the dense layer, [M][N]
     mean_x: np.ndarray
@@ -154,7 +154,7 @@ class Problem:
         return math.sqrt(max(square, 0.0) / max(self.energy, 1e-300))
 
     def without(self, dense: np.ndarray) -> Problem:
-        """The problem of what is left when a term of a sum is given."""
+        """The problem for the rest of a sum when one of its terms is given."""
         cross = self.cross - dense @ self.gram
         return replace(self, weight=self.weight - dense, cross=cross)
 

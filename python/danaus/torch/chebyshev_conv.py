@@ -51,7 +51,7 @@ __all__ = [
 
 @without_autocast
 def structured_causal_factors(pair: Pair) -> tuple[Tensor, Tensor, Tensor]:
-    """L [b, c, c] and two R [c, b, b] (algorithm 4): of even a and of odd a in rt.
+    """L [b, c, c] and two R [c, b, b] (algorithm 4): from even a and from odd a in rt.
 
     r is evaluated at T_c(w_{N,i}) = (-1)^i1 w_{b,i0}, and T_a(-x) = (-1)^a T_a(x). So
     the structured causal matrix is M(L, R_even) + S M(L, R_odd), S = diag((-1)^i1).
@@ -205,20 +205,20 @@ class ChebyshevConv(FilterConv):
     length : int
         The greatest length of signals, and the length of filters without `taps`.
     blocks : c and b with c b >= 2 length - 1
-        Sizes of blocks. Default: about as near each other as can be.
+        Sizes of blocks. Default: about equal.
     tied : bool
         True: M_0 = M_1 = M_2. The operation is then commutative in k and u.
     learn : bool
         False: the matrices stay as they begin.
-    filters, taps, skip : as of `LongConv`.
+    filters, taps, skip : as for `LongConv`.
 
     Attributes
     ----------
     weight : Parameter [filters, taps]
     bases : one or three modules with parameters ``below.0`` [1, c, c, 1] and
         ``below.1`` [1, b, b, c]
-        below.0[0, i, j, 0] with i > j is the coefficient of T_{c-1-i} in l_j,
-        below.1[0, i, j, j1] that of T_{b-1-i} in r_{j1,j}. The rest counts for nothing.
+        below.0[0, i, j, 0] with i > j is the coefficient of T_{c-1-i} in l_j, and
+        below.1[0, i, j, j1] of T_{b-1-i} in r_{j1,j}. Other entries are not read.
     skip : Parameter [filters] or None
     """
 

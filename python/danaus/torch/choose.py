@@ -31,7 +31,7 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """True for names of the pattern, and for those of layers inside such a module."""
+    """True if the pattern matches the name, or a module's that contains it."""
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(
         name, f"{pattern}.*"
     )
@@ -140,7 +140,7 @@ def _reason(model: nn.Module, name: str, owners: dict[int, list[str]]) -> str | 
 
 
 def _strangers(model: nn.Module) -> dict[str, str]:
-    """Layers that are called linear and are none, such as quantised ones."""
+    """Layers with Linear in their class's name that are none, as quantised ones are."""
     found = {}
     for name, module in model.named_modules():
         kind = type(module).__name__
@@ -157,10 +157,10 @@ def select(
     exclude: Exclude = (),
     heads: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
-    """Names of the linear layers that are meant, and those that stay, with why.
+    """Names of the linear layers to replace, and of layers that stay, with reasons.
 
-    A layer whose weight another module has too, such as a head that shares the
-    embedding's, is left: replacing it would save nothing.
+    A layer that shares its weight with another module, as a head may with the
+    embedding, is left: replacing it would save nothing.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, not a torch.nn.Module")

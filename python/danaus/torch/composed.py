@@ -19,7 +19,7 @@ class SumLinear(LinearLike):
 
     Parameters
     ----------
-    first, second : the two chains; the bias, if there is one, is that of the first.
+    first, second : the two chains; the bias, if there is one, is the first one's.
     """
 
     def __init__(self, first: KSLinear, second: KSLinear):
@@ -59,13 +59,13 @@ class InterpolatedLinear(LinearLike, Freezable):
     coefficients of the others. Every matrix of rank r has this form, with r (M + N - r)
     weights instead of the r (M + N) of two factors (the interpolative decomposition of
     Cheng, Gimbutas, Martinsson, Rokhlin, SIAM J. Sci. Comput. 26, 2005). It runs as two
-    factors: outputs would have to be put in order otherwise, which takes longer.
+    factors: the other way, outputs would have to be put in order, which takes longer.
 
     Parameters
     ----------
     basis : the layer of B, with bias.
     others : the layer of T, with bias; it is applied to the outputs of `basis`.
-    rows : which r rows of W those of B are, in their order.
+    rows : indices in W of the r rows of B, in B's order.
     """
 
     def __init__(self, basis: KSLinear, others: KSLinear, rows: Sequence[int]):

@@ -104,10 +104,11 @@ def compress(
         output does not depend on their order.
     ridge : regularisation towards the dense weights, as a share of the inputs' mean
         square.
-    probes : random directions at the output for each batch, to estimate effects.
+    probes : number of random directions at the output for each batch, which estimate
+        effects.
     distill : passes over the data that train the new weights on the dense model's
         output; 0: none.
-    seed : of the directions.
+    seed : seed of the random directions.
     resume : a folder that keeps finished layers: the same call goes on from there.
     progress : called with the share done, in [0, 1]; True draws a bar.
     """

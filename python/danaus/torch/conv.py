@@ -42,10 +42,10 @@ __all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
 
 
 def keeps(module: Freezable, rows: Sequence[Tensor | None]) -> bool:
-    """True if a module can keep what it transforms its filters to for such signals.
+    """True if a module can keep the spectra of its filters for such signals.
 
-    A GPU transforms filters that are not frozen at each call: that is a launch, and
-    less than to ask for changes. Graphs that are captured do so too.
+    A GPU transforms filters that are not frozen at each call: this launch takes less
+    time than checking them for changes. Captured graphs do so too.
     """
     if torch.compiler.is_compiling() or in_transform():
         return False
@@ -88,7 +88,7 @@ class LongConv(Freezable):
         with k_reverse), or a module that makes them: ``filter(length)`` returns k, or
         the pair, for signals of that length.
     axes, keep : up to four numbers
-        Sparse spectra, as of `long_conv`.
+        Sparse spectra, as for `long_conv`.
     accuracy : None, "accurate" or "fast"
         Accuracy in 16 bits on GPUs, as for `long_conv`.
 
@@ -194,8 +194,8 @@ class LongConv(Freezable):
         offsets: Tensor | Sequence[int] | None = None,
     ) -> Tensor:
         """u, gates and the result are [batch, channels, length] or, with offsets,
-        packed sequences [1, channels, columns], as of `long_conv`. A filter module is
-        then asked for filters for the longest of these."""
+        packed sequences [1, channels, columns], as for `long_conv`. A filter module is
+        then called with the longest sequence's length."""
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
         offsets = offsets_of(offsets, u)
         check_packed(offsets, self.kind, self._sparse)
@@ -262,8 +262,7 @@ def _longest(u: Tensor, offsets: Tensor | None) -> int:
 
 
 class ShortConv(torch.nn.Module):
-    """A depthwise convolution of few taps (`short_conv`), then an
-    activation.
+    """A depthwise convolution with short filters (`short_conv`), then an activation.
 
     Parameters
     ----------
@@ -272,11 +271,11 @@ class ShortConv(torch.nn.Module):
     bias : bool
     activation : None, "relu", "gelu", "silu" or "gelu_tanh"
     centred : bool
-        True if y[t] depends on as many values after t as before; else on none after t.
+        True: y[t] depends on as many values after t as before. False: on none after t.
 
     Attributes
     ----------
-    weight : Parameter [channels, taps], weight[h, s] being that of u[t - s]
+    weight : Parameter [channels, taps]; weight[h, s] multiplies u[h, t - s]
     bias : Parameter [channels] or None
         Initial values are uniform in +-1 / sqrt(taps), as in torch.nn.Conv1d.
     """

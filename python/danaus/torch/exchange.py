@@ -104,7 +104,7 @@ class Arrangement:
         self.walk.replace(name, fitted.candidate, fitted.bias)
 
     def orders(self) -> dict[str, list[int]]:
-        """By layer, of which dense output each output is; none where it is the same."""
+        """For each layer with permuted outputs, which dense output each output is."""
         return {
             name: exchange.order.tolist()
             for exchange in self.exchanges
@@ -158,9 +158,8 @@ class _Trial:
         }
 
     def largest_block(self, rows: tuple[str, ...], cols: tuple[str, ...]) -> int:
-        """Channels may be permuted within blocks of so many: 1 means that they may not.
-
-        The blocks are heads of attention, for example.
+        """The size of blocks, such as heads of attention, within which channels may be
+        permuted; 1: they may not be.
         """
         sizes = self.sizes(rows, cols)
         if len(sizes) > 1:
@@ -172,7 +171,8 @@ class _Trial:
         return next(b for b in reversed(blocks) if self._stays(rows, cols, count, b))
 
     def _stays(self, rows: tuple, cols: tuple, count: int, block: int) -> bool:
-        """Nothing changes, but it would if one of the layers had stayed as it is."""
+        """True if the permutation changes nothing, but would if one of the layers were
+        left out."""
         order = torch.from_numpy(_shuffled(count, block)).to(self.walk.device)
         if self._change(self._outputs(rows, cols, order)) > self.rounding:
             return False

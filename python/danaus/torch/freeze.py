@@ -1,4 +1,4 @@
-"""Weights that do not change any more: what is made of them is made once."""
+"""Weights that no longer change: layers pack or transform them once."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -24,7 +24,7 @@ def freeze(module: nn.Module, batch: int = 0, dtype: dtype | None = None) -> nn.
 
     Parameters
     ----------
-    batch, dtype : of `KSLinear.freeze`, for linear layers.
+    batch, dtype : as for `KSLinear.freeze`, for linear layers.
     """
     if isinstance(module, (KSLinear, InterpolatedLinear)):
         module.freeze(batch, dtype)

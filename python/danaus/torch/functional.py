@@ -70,7 +70,7 @@ def autocast(x: Tensor) -> Tensor:
 
 
 def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> None:
-    """Raises unless x can be multiplied by weights `like` of so many columns."""
+    """Raises unless x can be multiplied by weights like `like` with so many columns."""
     if not isinstance(x, Tensor):
         raise TypeError(f"the input has to be a tensor, not {type(x).__name__}")
     if x.is_nested:
@@ -97,7 +97,7 @@ def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> Non
 def check_residual(
     residual: Tensor, x: Tensor, features: int, batch_last: bool
 ) -> None:
-    """Raises unless it can be added to a product of x that has so many features."""
+    """Raises unless the residual can be added to a product with so many features."""
     if not isinstance(residual, Tensor):
         kind = type(residual).__name__
         raise TypeError(f"the residual has to be a tensor, not {kind}")
@@ -164,8 +164,8 @@ def product(
 ) -> Tensor:
     """activation(W x + bias) of operands that were checked, with gradients.
 
-    Where there are gradients the activation is PyTorch's own, since its derivative is
-    made of what it is applied to.
+    With gradients the activation is PyTorch's own, since its derivative needs its
+    input.
     """
     if has_derivatives(x, weights, bias):
         v = linear(x, weights, bias, (patterns, "none", batch_last, tf32))

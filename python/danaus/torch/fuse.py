@@ -12,10 +12,10 @@ from danaus.torch.linear import KSLinear
 
 
 def _stacked(layers: list[KSLinear]) -> tuple[list[Tensor], Tensor | None] | None:
-    """Weights and bias of one chain for all rows of the layers; None: there is none.
+    """Weights and bias of one chain for all rows of n layers; None if there is none.
 
-    With the last factors of one block row each, (1, b, c, d), their rows are put below
-    each other, (1, n b, c, d), and the other factors beside each other, (n a, b, c, d).
+    If the last factor of each is (1, b, c, d), their rows are put below each other,
+    (1, n b, c, d), and the other factors beside each other, (n a, b, c, d).
     """
     first = layers[0]
     if first.patterns[-1].a != 1 or any(
@@ -88,5 +88,5 @@ class FusedLinear(nn.Module):
 
 
 def fuse_qkv(*layers: KSLinear) -> FusedLinear:
-    """Layers that read the same input, such as those of q, k and v, as one call."""
+    """Layers that read the same input, such as q, k and v, as one call."""
     return FusedLinear(layers)

@@ -118,7 +118,7 @@ class _Mixer(Freezable):
         self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
     ) -> Tensor:
         """x and the result are [batch, length, width] or, with offsets, packed
-        sequences [1, columns, width], as of `long_conv`."""
+        sequences [1, columns, width], as for `long_conv`."""
         if not isinstance(x, Tensor):
             fail(f"x has to be a tensor, not {type(x).__name__}")
         if x.dim() != 3 or x.shape[2] != self.width:
@@ -290,8 +290,8 @@ class HyenaOperator(_Mixer):
 
         u = in_proj(x),   y = out_proj(hyena(u)),
 
-    with `hyena` of u's rows: short convolutions, gates and long convolutions in one
-    call. x and y are [batch, length, width], and causal: y[t] depends on x up to t.
+    where `hyena` runs short convolutions, gates and long convolutions on u's rows in
+    one call. x and y are [batch, length, width], and causal: y[t] depends on x up to t.
     Order 2 equals `GatedLongConv`, which also has streams.
 
     Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
@@ -310,8 +310,8 @@ class HyenaOperator(_Mixer):
         True for a bias in both projections.
     filters, skip, accuracy
         Settings of the long convolutions, as for LongConv.
-    filter : as for LongConv, or one for each of the order - 1 convolutions, in a list
-        or a tuple.
+    filter : as for LongConv, or a list or tuple with one for each of the order - 1
+        convolutions.
     head_dim : int
         Channels of a head, as for `GatedLongConv`; above 1 only at order 2.
 

@@ -86,7 +86,7 @@ def _network(sizes: list[int], frequencies: torch.nn.Module, made: dict):
 
 
 class HyenaFilter(torch.nn.Module):
-    """Filters k [channels, length] that a network of sines makes of positions:
+    """Filters k [channels, length] that a network of sines computes from positions:
 
         k[., s] = W_n sin(f (W_{n-1} ... sin(f (W_0 z[s] + b_0)) ... + b_{n-1}))
                   (exp(-t[s] abs(deltas)) + shift),
@@ -113,9 +113,9 @@ class HyenaFilter(torch.nn.Module):
     window : bool
         False: there is no window.
     reverse : bool
-        A second network, with the same z and f, makes filters of what comes after.
+        A second network, with the same z and f, makes filters for values after t.
     learned : bool
-        Learns z, as M2-BERT does.
+        True to learn z, as M2-BERT does.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class HyenaFilter(torch.nn.Module):
         variance 1.
     pos_emb.z, pos_emb.t, implicit_filter, implicit_filter_rev, modulation.deltas
         As in the authors' checkpoints. f is ``implicit_filter.1.freq``; a state dict
-        may have it under any of the names that it has there, and lack buffers.
+        may have it under any name that it has there, and may lack buffers.
     """
 
     def __init__(

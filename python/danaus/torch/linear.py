@@ -70,7 +70,7 @@ class KSLinear(LinearLike, Freezable):
     Parameters
     ----------
     in_features, out_features : N and M.
-    patterns : of the factors, in any form that `danaus.patterns` reads. One of
+    patterns : the factors' patterns, in any form that `danaus.patterns` reads. One of
         patterns, chain and budget is given.
     chain : a `danaus.Chain`, whose weights and bias are taken.
     budget : a number of weights, or a share of M N, for the chain that is expected to
@@ -169,7 +169,7 @@ class KSLinear(LinearLike, Freezable):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...].
 
-        The result, its gradients and its promoted type are those of
+        The result, its gradients and its promoted type equal those of
         `residual + layer(x)`. A residual has the shape of layer(x) and is not
         broadcast. A layer that was frozen for residuals adds it with the product.
         """
@@ -200,7 +200,7 @@ class KSLinear(LinearLike, Freezable):
             raise
 
     def _question(self, x: Tensor, activation: str) -> tuple:
-        """What operators are asked for, beside their tensors."""
+        """The arguments of operators beside their tensors."""
         tf32 = x.is_cuda and allows_tf32(self.tf32, x)
         return self._sizes, activation, self._batch_last, tf32
 
@@ -275,9 +275,9 @@ class KSLinear(LinearLike, Freezable):
         Parameters
         ----------
         batch : rows of inputs to plan for, 0: many; calls may have any number.
-        dtype : of inputs; None: that of the weights.
+        dtype : type of inputs; None: the weights'.
         residual : True if each call has a residual, which the product then adds, on a
-            CPU too. Calls of the other kind pack again.
+            CPU too. Calls without one then pack again, and the other way round.
         """
         weights, bias = self.factors(), self.bias
         found = weights[0].dtype if dtype is None else dtype
@@ -329,10 +329,10 @@ class KSLinear(LinearLike, Freezable):
         Parameters
         ----------
         chain : its weights are taken; else the layer's matrix is factorised.
-        patterns : of the factors; params : a number of weights, or a share of all, for
+        patterns : of factors; params : a number of weights, or a share of all, for
             the chain that is expected to approximate best.
         inputs : samples X[..., N]: ||X W^T - X (K_1..K_L)^T|| is minimised.
-        activation, layout, tf32 : of the layer, as `KSLinear` has them.
+        activation, layout, tf32 : as for `KSLinear`.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"a torch.nn.Linear is needed, not {type(linear).__name__}")

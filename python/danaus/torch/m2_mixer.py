@@ -31,14 +31,14 @@ class M2Mixer(torch.nn.Module):
         x1, x2, v = short_filter(in_linear(u)),   u = x, or layernorm(x)
         y = out_linear(x2 * conv(x1 * v) + conv2(u)),
 
-    conv and conv2 bidirectional long convolutions with implicit filters. x and y are
-    [batch, length, width] or, with offsets, packed sequences [1, tokens, width]. There
-    is no mask: padding takes part.
+    where conv and conv2 are bidirectional long convolutions with implicit filters. x
+    and y are [batch, length, width] or, with offsets, packed sequences [1, tokens,
+    width]. There is no mask: padding counts.
 
     Parameters
     ----------
     width, length : int
-        length: of the longest sequence.
+        Channels of x and y; length of the longest sequence.
     bidirectional : bool
         False: both convolutions are causal.
     residual : bool
@@ -98,8 +98,8 @@ class M2Mixer(torch.nn.Module):
         return _from_rows(self.out_linear, y)
 
     def _parts(self, u: Tensor, offsets) -> list[Tensor]:
-        """x1, x2 and v [batch, width, length]. A usual layer's are made one by one, so
-        that numbers of each lie side by side, and their gradients, too."""
+        """x1, x2 and v [batch, width, length]. A usual layer computes them one by one,
+        so that each is contiguous, and its gradients, too."""
         layer, short = self.in_linear, self.short_filter
         if not _is_usual(layer) or is_hooked(short):
             return list(short(_to_rows(layer, u), offsets).chunk(3, 1))

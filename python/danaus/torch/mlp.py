@@ -35,14 +35,14 @@ class GatedMLP(torch.nn.Module):
 
     or, without gates, y = wo(dropout(activation(gated_layers(x)))). With `norm` it is
     the end of the authors' block, layernorm(y + x). Parameters have the names of the
-    authors' checkpoints, ``mlp.gated_layers.weight`` to ``mlp.layernorm.bias``.
+    authors' checkpoints: ``mlp.gated_layers.weight``, ..., ``mlp.layernorm.bias``.
 
     Parameters
     ----------
     width, inner : int
         Sizes of x and y, and of the hidden layer.
     blocks : int or None
-        Blocks of both block-diagonal matrices. 1 or None: dense ones, of
+        Blocks of both block-diagonal matrices. 1 or None: dense matrices, in
         torch.nn.Linear.
     gated : bool
     bias : bool
@@ -59,8 +59,8 @@ class GatedMLP(torch.nn.Module):
     ----------
     gated_layers, wo : BlockDiagonalLinear or Linear
         Weights [blocks, 2 inner / blocks, width / blocks] (without gates inner) and
-        [blocks, width / blocks, inner / blocks], or matrices if dense. As the halves of
-        q are cut behind the blocks, the first blocks make what is activated.
+        [blocks, width / blocks, inner / blocks], or matrices if dense. Since q is
+        halved after the blocks, the first blocks compute the half that is activated.
     layernorm : LayerNorm or None
 
     Raises

@@ -23,7 +23,7 @@ __all__ = ["CausalMonarchConv"]
 
 
 class CausalMonarchConv(FilterConv):
-    """y = C_0^-1 (C_1 k * C_2 u) + skip u, * the causal convolution of each channel.
+    """y = C_0^-1 (C_1 k * C_2 u) + skip u, with a causal convolution * of each channel.
 
     C_0, C_1 and C_2 are lower triangular products of Kronecker-sparse factors, Monarch
     matrices of any order, so that y[t] depends on u[0..t] alone. This is the paper's
@@ -40,23 +40,23 @@ class CausalMonarchConv(FilterConv):
         How many factors a matrix has; an application costs about
         order length^(1 + 1 / order) products for each channel.
     blocks : sequence of int
-        Sizes of the factors' blocks, of the fastest digit first, whose product is at
-        least length. Default: as equal as can be.
+        Sizes of the factors' blocks, the fastest digit's first; their product is at
+        least length. Default: as equal as possible.
     shared : bool
-        Whether blocks are the same for all digits above theirs, as in the paper.
+        True: blocks are the same for all digits above theirs, as in the paper.
     tied : bool
-        Whether C_0 = C_1 = C_2. The operation is then commutative in k and u.
+        True: C_0 = C_1 = C_2. The operation is then commutative in k and u.
     learn : bool
-        Whether the matrices are learned.
-    filters, taps, skip : as of `LongConv`.
+        True: the matrices are learned.
+    filters, taps, skip : as for `LongConv`.
 
     Attributes
     ----------
     weight : Parameter [filters, taps]
-        k; begins as that of a `LongConv`.
+        k; begins as in a `LongConv`.
     bases : one or three modules with parameters ``below.a`` of shape
         [1 or product of blocks above, b_a, b_a, product of blocks below]
-        What is below the diagonals of blocks counts, the rest is neither read nor has a
+        Entries below the diagonals of blocks count; others are not read and have no
         gradient. Diagonals are ones, so that there always is an inverse. Its condition
         grows with these numbers: with a standard deviation of 0.35 / sqrt(b_a) it was
         below 4 for 1,152 numbers and two factors, with 1 / sqrt(b_a) 30.
@@ -103,8 +103,8 @@ class CausalMonarchConv(FilterConv):
         return self._change(long_conv(v, k), of_y.inverse(), u.shape[2])
 
     def _change(self, x: Tensor, factors: list[Tensor], length: int) -> Tensor:
-        """The first rows and columns of a triangular matrix are one themselves: zeros
-        are appended to x, and what they become is cut off."""
+        """The first rows and columns of a triangular matrix are one, too: zeros are
+        appended to x, and their results are cut off."""
         x = x[..., :length]
         more = math.prod(self.blocks) - x.shape[-1]
         y = ks_linear(torch.nn.functional.pad(x, (0, more)), factors, tf32=False)

@@ -103,16 +103,16 @@ def monarch_conv(
 
 @without_autocast
 def monarch_factors(lt: Tensor, rt: Tensor, basis: str = "univariate") -> Pair:
-    """L [b, c, c] and R [c, b, b] of polynomials' coefficients (algorithm 2).
+    """L [b, c, c] and R [c, b, b] from coefficients of polynomials (algorithm 2).
 
     Parameters
     ----------
     lt : Tensor
-        Univariate: [D, c], D <= N; lt[a, j0] is that of Z^a in l_{j0}.
-        Others: [b, c, c]; lt[d, a, j1] is that of X^a Y^d in l_{j1}.
+        Univariate: [D, c], D <= N; lt[a, j0] is the coefficient of Z^a in l_{j0}.
+        Others: [b, c, c]; lt[d, a, j1] is the coefficient of X^a Y^d in l_{j1}.
     rt : Tensor [c, b, b]
-        Univariate: rt[j0, e, j1] is that of Z^(c e) in r_{j0,j1}.
-        Others: rt[j1, d, j0] is that of Y^d in r_{j1,j0}.
+        Univariate: rt[j0, e, j1] is the coefficient of Z^(c e) in r_{j0,j1}.
+        Others: rt[j1, d, j0] is the coefficient of Y^d in r_{j1,j0}.
         "chebyshev" has T_a and T_d instead of powers.
     basis : one of BASES
 
@@ -208,10 +208,10 @@ class MonarchConv(FilterConv):
 
     All channels share the matrices. They begin as a transform: "univariate" ones as the
     Fourier transform of the length (corollary 6), so that y is a circular convolution;
-    "bivariate" ones as that of two axes, [c, b], and "chebyshev" ones, which are real,
-    as the transform to Chebyshev points of two axes. Learned ones are any; of complex
-    y the real part is returned. Nothing is causal here: see `CausalMonarchConv`,
-    `ChebyshevConv`.
+    "bivariate" ones as the Fourier transform of two axes, [c, b], and "chebyshev" ones,
+    which are real, as the transform to Chebyshev points of two axes. Learning may
+    change them to any others. If y is complex, its real part is returned. Nothing is
+    causal here: see `CausalMonarchConv` and `ChebyshevConv`.
 
     Parameters
     ----------
@@ -219,13 +219,13 @@ class MonarchConv(FilterConv):
     length : int
         The exact length of signals.
     blocks : c and b with c b = length
-        Sizes of the blocks of L and of R. Default: as near each other as can be.
+        Sizes of the blocks of L and of R. Default: as near each other as possible.
     basis : "univariate", "bivariate" or "chebyshev"
     tied : bool
         True: M_0 = M_1 = M_2. The operation is then commutative in k and u.
     learn : bool
         False: the matrices stay as they begin.
-    filters, taps, skip : as of `LongConv`.
+    filters, taps, skip : as for `LongConv`.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class MonarchConv(FilterConv):
         k, to which zeros are appended.
     matrices : one or three modules with parameters ``factors.0`` [b, c, c, 2], which is
         L, and ``factors.1`` [c, b, b, 2], which is R
-        The last axis has real and imaginary parts; "chebyshev" has none.
+        The last axis has real and imaginary parts; "chebyshev" has no such axis.
     skip : Parameter [filters] or None
     """
 

@@ -115,39 +115,38 @@ class MonarchMixerLayer(torch.nn.Module):
     M_1 to M_4 have one Kronecker-sparse factor for each digit of an index, `order` of
     them. A matrix of N rows has about order N^(1 + 1 / order) weights. M_1 and M_3
     replace the highest digit first, M_2 and M_4 the lowest. At order 2 this is the
-    paper's M = P R P L P. The permutations P at its ends, which reverse the digits,
-    cancel: numbers of the kernels have the order of reversed digits here.
+    paper's M = P R P L P. The permutations P at its ends, which reverse digits, cancel:
+    the kernels' numbers are in the order of reversed digits here.
 
     Parameters
     ----------
     width, length : int
-        Shorter sequences are followed by zeros, which count as numbers of x.
+        Zeros are appended to shorter sequences, and count as numbers of x.
     order : int
         Number of factors of each of the four matrices; 2 in the paper's listing.
     start : "orthogonal" or "dft"
         "orthogonal": the matrices begin with random orthogonal blocks. "dft": M_1
-        begins as the Fourier transform and M_2 as its inverse, of complex numbers; z is
-        the real part, which is a circular convolution of each channel. It is one
-        without a period where the product of `blocks` is at least 2 length - 1.
+        begins as the complex Fourier transform and M_2 as its inverse; z is the real
+        part, a circular convolution of each channel. It does not wrap around if the
+        product of `blocks` is at least 2 length - 1.
     learn_sequence, learn_features : bool
         True to learn M_1 and M_2, or M_3 and M_4. False: they stay as they begin, and
         only the kernels are learned.
     sequence_activation, activation : None, "relu", "gelu", "silu" or "gelu_tanh"
-        s and a. The listing has "relu" for both, and its authors call that of the
-        sequence a leftover.
+        s and a. The listing has "relu" for both; its authors call s a leftover.
     blocks, width_blocks : sequences of int
         Sizes of digits of places and of features, the fastest first. Zeros are appended
-        to x where their product is more. Default: as equal as can be.
+        to x if their product is larger. Default: as equal as possible.
     eps : float
         The epsilon of the normalisation.
 
     Attributes
     ----------
     m1, m2, m3, m4 : modules with parameters ``weights.t``
-        [product of blocks above, b_t, b_t, product of blocks below]; those of m1 and m2
-        of "dft" have a last dimension of 2, for real and imaginary parts.
+        [product of blocks above, b_t, b_t, product of blocks below]; with "dft" m1 and
+        m2 have a last dimension of 2, for real and imaginary parts.
     n_kernel : Parameter [width, product of blocks]
-        K; begins normal with variance 1. Of "dft" it has a last dimension of 2, and
+        K; begins normal with variance 1. With "dft" it has a last dimension of 2, and
         begins as the Fourier transform of real filters with variance 1 / product of
         blocks.
     d_kernel : Parameter [1, product of width_blocks]
@@ -157,8 +156,8 @@ class MonarchMixerLayer(torch.nn.Module):
     Raises
     ------
     ValueError
-        Sizes below 1, blocks that make fewer numbers, an activation of complex numbers;
-        inputs of another width or type, or longer ones.
+        Sizes below 1, blocks whose product is too small, an activation of complex
+        numbers; inputs of another width or type, or longer ones.
     """
 
     def __init__(

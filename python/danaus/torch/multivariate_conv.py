@@ -1,11 +1,11 @@
 """The multivariate causal Monarch map of any order (theorem 17).
 
-A place j of N = m_0 .. m_{p-1} numbers has digits j_t below m_t, digit 0 being the
+A place j of N = m_0 .. m_{p-1} numbers has digits j_t below m_t; digit 0 is the
 fastest. M = W_{p-1} .. W_0 evaluates sum_j x_j q_j on a grid of p axes, where
 
     q_j(X_0, .., X_{p-1}) = product over t of l_t(X_t).
 
-The polynomial l_t is that of the digit j_t. It may depend on the digits above t, too.
+The polynomial l_t belongs to the digit j_t. It may depend on the digits above t, too.
 
 With h_t = ceil(m_t / 2) the map takes n = h_0 .. h_{p-1} numbers. Points are one of
 
@@ -17,7 +17,7 @@ With h_t = ceil(m_t / 2) the map takes n = h_0 .. h_{p-1} numbers. Points are on
     Digits stay, and zeros follow. l_t = X_t^j_t make it a convolution of p axes.
 
 f at digits o depends on u at digits o_t or less, in each digit. docs/ks.md, section 8,
-says what these maps are beside those of `CausalMonarchConv`.
+compares these maps with those of `CausalMonarchConv`.
 
 Source: Fu et al., Monarch Mixer, NeurIPS 2023 (arXiv 2310.12109), appendix D, theorem
 17.
@@ -65,9 +65,9 @@ def multivariate_conv(
     ----------
     u, k : Tensor [..., l] with l <= n, the product of all ceil(m_t / 2); other axes are
         broadcast
-    m0, m1, m2 : coefficients of a matrix, for each digit t from 0 on a real tensor
-        [1 or product of m above t, m_t, m_t]; [digits above, a, j_t] is that of T_a, or
-        of X_t^a, in l_t. What degrees exclude is neither read nor has a gradient.
+    m0, m1, m2 : coefficients of a matrix: for each digit t from 0 on a real tensor
+        [1 or product of m above t, m_t, m_t]; [digits above, a, j_t] belongs to T_a, or
+        X_t^a, in l_t. Entries that degrees exclude are not read and have no gradient.
     points : "chebyshev" or "roots"
 
     Returns
@@ -153,8 +153,8 @@ class _Grid:
         return ks_linear(y, self._spread(blocks), tf32=False)
 
     def _triangle(self, w: Tensor) -> Tensor:
-        """Lower triangular coefficients, those of the highest degree first for
-        Chebyshev points."""
+        """Lower triangular coefficients; for Chebyshev points the highest degree comes
+        first."""
         if self.real:
             return w.flip(1).tril()
         m, h = w.shape[1], (w.shape[1] + 1) // 2
@@ -202,11 +202,11 @@ class MultivariateConv(FilterConv):
     """y = M_0^-1 ((M_1 k) . (M_2 u)) + skip u of theorem 17, causal in each digit.
 
     M_i evaluate polynomials of p variables on the grid of N = m_0 .. m_{p-1} points,
-    up to 2^p as many as u has numbers. All channels share them. Their leading
+    up to 2^p times the numbers of u. All channels share them. Their leading
     coefficients are ones, and others begin as zeros: with "roots" y is then a
-    convolution of p axes. y[t] depends on u[0..t] alone, and of these on places none of
-    whose digits is above that of t. No such map is the convolution of one axis
-    (docs/ks.md, section 8).
+    convolution of p axes. y[t] depends only on places in u[0..t] that have no digit
+    above the same digit of t. No such map is the convolution of one axis (docs/ks.md,
+    section 8).
 
     Parameters
     ----------
@@ -215,25 +215,25 @@ class MultivariateConv(FilterConv):
         The greatest length of signals, and the length of filters without `taps`.
     order : int
         p, how many digits there are.
-    sizes : m_0, m_1, .. of the fastest digit first
+    sizes : m_0, m_1, .., the fastest digit's first
         The product of all ceil(m_t / 2) is at least length. Default: odd and about
         equal.
     points : "chebyshev", which is real, or "roots"
     shared : bool
-        Whether a polynomial of digit t depends on that digit alone.
+        True: a polynomial of digit t depends on that digit alone.
     tied : bool
         True: M_0 = M_1 = M_2. The operation is then commutative in k and u.
     learn : bool
         False: the matrices stay as they begin.
-    filters, taps, skip : as of `LongConv`.
+    filters, taps, skip : as for `LongConv`.
 
     Attributes
     ----------
     weight : Parameter [filters, taps]
     matrices : one or three modules with parameters ``t`` for each digit t, of the shape
         [1 or product of sizes above, m_t, m_t]
-        What is below the diagonal, at [i, j], is the coefficient of T_{m-1-i} in the
-        polynomial j, or of X^i with "roots". The rest counts for nothing.
+        Entry [i, j] below the diagonal is the coefficient of T_{m-1-i} in the
+        polynomial j, or of X^i with "roots". Other entries are not read.
     skip : Parameter [filters] or None
     """
 

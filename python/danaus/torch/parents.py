@@ -16,12 +16,11 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 
 def reason_to_keep(model: nn.Module, name: str) -> str | None:
-    """Why a linear layer of a model has to stay as it is; None: it can be replaced.
+    """Why a linear layer of a model has to stay as it is; None if it can be replaced.
 
-    Most parents call their layers, and some read a layer's dtype or device beside
-    that, which every layer of danaus has. The layers that stay are those whose parent
-    computes with the matrix itself or writes to it, and those that are more than a
-    torch.nn.Linear.
+    Most parents call their layers, and some also read a layer's dtype or device, which
+    every layer of danaus has. A layer stays if its parent computes with the matrix
+    itself or writes to it, or if it is more than a torch.nn.Linear.
     """
     why = reason_of_its_own(model.get_submodule(name))
     if why is not None:

@@ -101,7 +101,7 @@ class Report:
 
 
 def as_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
-    """Kinds of candidates, which are checked."""
+    """Kinds of candidates as a checked tuple."""
     found = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     unknown = set(found) - set(KINDS)
     if unknown or not found:
@@ -143,9 +143,9 @@ def _row(
 
 @contextmanager
 def all_or_nothing(report: Report) -> Iterator[None]:
-    """Puts the model's layers back where what is inside fails, however that is.
+    """Puts the model's layers back if the code inside fails, for whatever reason.
 
-    Else the new layers are in training mode where the old ones were.
+    Else the new layers are in training mode if the old ones were.
     """
     try:
         with evaluating(report.model), torch.no_grad():
@@ -283,15 +283,15 @@ def replace_linear(
     Parameters
     ----------
     model : any module with torch.nn.Linear, or Conv1D of transformers.
-    rule : patterns, a `danaus.Chain`, a share of the layer's weights (or a number of
-        them), or None: the layer stays. Or a function of the layer's name and the layer
-        that returns one of these, or a mapping of name patterns ("*.mlp.*") to them;
-        the first pattern that matches counts.
+    rule : patterns, a `danaus.Chain`, a share of the layer's weights, a number of
+        weights, or None: the layer stays. Or a function of the layer's name and the
+        layer that returns one of these, or a mapping of name patterns ("*.mlp.*") to
+        them; the first pattern that matches counts.
     data : batches, in any form that `compress` takes. Layers are then fitted one after
         the other: inputs come from the model with the layers replaced so far, targets
         from the dense model. Without it the factors approximate the matrix.
     kinds : kinds that are tried for a share of the weights; see `compress`.
-    layers, exclude, heads, stream, ridge, resume, progress : as those of `compress`.
+    layers, exclude, heads, stream, ridge, resume, progress : as for `compress`.
     """
     kinds = as_kinds(kinds)
     names, left = select(model, layers, exclude, heads)

@@ -1,8 +1,8 @@
-"""A folder of layers that are finished, from which a call that stopped goes on.
+"""A folder of finished layers, from which a call that was interrupted goes on.
 
-A file for each layer: the candidate's numbers, its order and its row of the report.
-What the call was about is hashed into the file's name, so that a folder which was begun
-for another model, other data or other options is left alone.
+There is a file for each layer with the candidate's numbers, its order and its row of
+the report. The file's name has a hash of model, data and options, so that a call with
+others does not read it.
 """
 
 # SPDX-License-Identifier: Apache-2.0

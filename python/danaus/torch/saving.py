@@ -127,10 +127,10 @@ def load_compressed(
     model : a dense or compressed module, which is changed in place; or a class or
         function without arguments that makes a dense one (tensors of the folder are
         not allocated twice); or a class of transformers or sentence-transformers.
-    folder : of `save_compressed`, save_pretrained(), `danaus.Model.save` or the
+    folder : written by `save_compressed`, save_pretrained(), `danaus.Model.save` or the
         program's compress.
-    device : of the model; None: its own, for a new one the CPU.
-    options : of from_pretrained() or SentenceTransformer(), for their classes alone.
+    device : device of the model; None: where it is, for a new one the CPU.
+    options : passed to from_pretrained() or SentenceTransformer(), for such classes.
     """
     path = pathlib.Path(folder)
     if not path.is_dir():
@@ -166,7 +166,7 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Tensor], pathli
 
 
 def _made_of(make: Any) -> nn.Module:
-    """What a class or function makes, without memory."""
+    """The module that a class or function makes, with no memory for its tensors."""
     if not callable(make):
         raise TypeError(
             f"model is a {type(make).__name__}; a torch.nn.Module, or a class or "
@@ -235,7 +235,7 @@ def _shared(model: nn.Module) -> list[list[tuple[nn.Module, str]]]:
 
 
 def _fill_buffers(model: nn.Module, make: Callable[[], nn.Module]) -> None:
-    """Buffers that state dicts leave out are those of a model that is really made."""
+    """Takes buffers that state dicts leave out from a model made with memory."""
     lacking = [name for name, buffer in model.named_buffers() if buffer.is_meta]
     if not lacking:
         return

@@ -141,9 +141,9 @@ def share_out(
 ) -> dict[str, int]:
     """For each layer an index into its losses, so that costs add up to at most `total`.
 
-    losses[i] falls and costs[i] grows with i. First the best choice for one price of a
-    parameter (Lagrange), found by bisection; what is left goes step by step to the
-    layer that gains most for it.
+    losses[i] falls and costs[i] grows with i. Bisection first finds the best choice for
+    one price of a parameter (Lagrange); the rest of the total then goes step by step to
+    the layer that gains most for it.
     """
     least = sum(int(c[0]) for c in costs.values())
     if least > total:

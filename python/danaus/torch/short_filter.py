@@ -12,9 +12,9 @@ __all__ = ["ShortFilter"]
 
 
 class ShortFilter(torch.nn.Module):
-    """A causal depthwise convolution of few taps, with the parameters of Conv1d:
-    ``weight[h, 0, j]`` is that of ``u[h, t - (taps - 1) + j]``. u is [batch, channels,
-    length], packed with offsets."""
+    """A short causal depthwise convolution, with the parameters of Conv1d:
+    ``weight[h, 0, j]`` multiplies ``u[h, t - (taps - 1) + j]``. u is [batch, channels,
+    length]; with offsets it is packed."""
 
     def __init__(self, channels: int, taps: int = 3, *, device=None, dtype=None):
         super().__init__()
@@ -24,7 +24,7 @@ class ShortFilter(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform numbers, as of Conv1d."""
+        """Uniform numbers, as in Conv1d."""
         bound = self.weight.shape[2] ** -0.5
         for x in (self.weight, self.bias):
             torch.nn.init.uniform_(x, -bound, bound)

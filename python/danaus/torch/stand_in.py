@@ -1,4 +1,4 @@
-"""What a layer that takes the place of another keeps of it."""
+"""What a layer keeps of the layer that it replaces."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -100,8 +100,8 @@ static inline int64_t dn_lane_tiles(const lane_map *m)
     return m->spread ? m->tiles : m->groups * m->tiles;
 }
 
-/* True if kernels can read or write the view in place. Activations and residuals need scratch.
-   */
+/* True if kernels can use the view in place: it has this layout and the type of sums, and
+   no activation or residual, which need scratch. */
 static inline int dn_lies_as(danaus_layout layout, const cpu_view *v)
 {
     return v->layout == layout && v->dtype == dn_sum_type(v->dtype) &&

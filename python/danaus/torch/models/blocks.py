@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Blocks(nn.ModuleList):
-    """h goes through all; with `gradient_checkpointing`, in training, going back makes
-    what a block keeps again, for memory."""
+    """Runs blocks one after the other. With `gradient_checkpointing`, training saves
+    memory: gradients recompute what is inside of a block."""
 
     gradient_checkpointing = False
 

@@ -34,7 +34,7 @@ _EPSILON = 1e-5  # of all norms but the last
 
 
 class HyenaConfig(Config):
-    """Sizes by the names of HyenaDNA's config.json. Without d_inner blocks end with the
+    """Sizes, named as in HyenaDNA's config.json. Without d_inner, blocks end with the
     mixer, as in M2-GPT."""
 
     model_type = "hyena"
@@ -65,7 +65,7 @@ class HyenaConfig(Config):
 
 
 class HyenaDNAConfig(HyenaConfig):
-    """The same with HyenaDNA's usual numbers; sizes are by default those of tiny-1k."""
+    """The same with HyenaDNA's usual numbers; default sizes are those of tiny-1k."""
 
     model_type = "hyenadna"
     defaults = HyenaConfig.defaults | {
@@ -218,7 +218,7 @@ class HyenaPreTrained(Sequences):
 class HyenaModel(HyenaPreTrained):
     """States of every token, [batch, length, d_model].
 
-    forward(input_ids, attention_mask=None, offsets=None), as of `M2BertModel`.
+    forward(input_ids, attention_mask=None, offsets=None), as for `M2BertModel`.
     """
 
     def forward(

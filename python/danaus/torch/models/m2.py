@@ -31,7 +31,7 @@ def mixer_of(c: Config, length: int, normed: bool = False) -> M2Mixer:
 
 
 def mlp_of(c: Config, norm: float | None = None) -> GatedMLP:
-    """norm: as of `GatedMLP`."""
+    """norm: as for `GatedMLP`."""
     return GatedMLP(
         c.hidden_size,
         c.intermediate_size,

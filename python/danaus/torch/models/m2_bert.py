@@ -36,7 +36,7 @@ __all__ = [
 
 
 class M2BertConfig(Config):
-    """Sizes by the names of the published config.json; by default those of 80M."""
+    """Sizes, named as in the published config.json; by default those of 80M."""
 
     model_type = "m2_bert"
 
@@ -137,13 +137,13 @@ class M2BertPreTrained(Sequences):
 
 
 class M2BertModel(M2BertPreTrained):
-    """The encoder: rows of the last layer, and a pooled one if there is a pooler.
+    """The encoder: rows of the last layer, and a pooled row if there is a pooler.
 
     forward(input_ids, attention_mask=None, token_type_ids=None, offsets=None):
     input_ids are [batch, length] with a mask of that shape (ones: tokens that count),
-    or packed sequences [1, tokens] with offsets, as of `long_conv`. What a mask leaves
-    out is not there for the others, and has rows of zeros. Without a mask padding takes
-    part, as in the authors' code.
+    or packed sequences [1, tokens] with offsets, as for `long_conv`. Tokens that a mask
+    leaves out have no effect on the others, and rows of zeros. Without a mask padding
+    counts, as in the authors' code.
     """
 
     def __init__(self, config: M2BertConfig, add_pooling_layer: bool = True):

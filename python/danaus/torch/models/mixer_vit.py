@@ -30,8 +30,8 @@ __all__ = [
 
 
 class HyenaViTConfig(Config):
-    """Sizes by the names of ViT's config.json, filters by those of HyenaDNA's; by
-    default ViT-B/16 with the filters of safari's configuration."""
+    """Sizes, named as in ViT's config.json, and filters, as in HyenaDNA's; by default
+    ViT-B/16 with the filters of safari's configuration."""
 
     model_type = "hyena_vit"
     defaults = pictures.SIZES | {
@@ -54,8 +54,8 @@ class HyenaViTConfig(Config):
 
 
 class M2ViTConfig(Config):
-    """Sizes by the names of ViT's config.json, mixers by those of M2-BERT's; by default
-    M2-ViT-b of 45 million parameters."""
+    """Sizes, named as in ViT's config.json, and mixers, as in M2-BERT's; by default
+    M2-ViT-b with 45 million parameters."""
 
     model_type = "m2_vit"
     defaults = pictures.SIZES | OPTIONS | {

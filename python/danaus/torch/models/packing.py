@@ -69,9 +69,9 @@ class Packing(NamedTuple):
 def packing_of(
     ids: Tensor, mask: Tensor | None, offsets, most: int, words: int
 ) -> Packing:
-    """What a model is called with: ids [batch, length] and a mask of the same shape, or
+    """The packing of a model's inputs: ids [batch, length] and a mask of that shape, or
     packed ids [1, tokens] and offsets; sequences of at most `most` tokens. Ids in host
-    memory are checked; those on a GPU would have to be waited for."""
+    memory are checked; ids on a GPU are not, which would have to wait for them."""
     if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
         fail(
             f"input_ids have the shape {list(ids.shape)} and the type {ids.dtype}; "

@@ -1,8 +1,8 @@
 """Vision transformers whose linear layers may be Monarch matrices.
 
 Source: Dosovitskiy et al., ICLR 2021 (arXiv 2010.11929). Parameters have the names of
-ViTForImageClassification of transformers, which knows the dense ones; Monarch matrices
-are those of Dao et al., ICML 2022 (arXiv 2204.00595).
+ViTForImageClassification of transformers, which has dense layers only; Monarch matrices
+are as in Dao et al., ICML 2022 (arXiv 2204.00595).
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -133,7 +133,7 @@ class MonarchViTPreTrained(pictures.Pictures):
 
 
 class MonarchViTModel(MonarchViTPreTrained):
-    """Rows of the last norm, and that of the class token. forward(pixel_values)."""
+    """Rows of the last norm, and the class token's row. forward(pixel_values)."""
 
     def __init__(self, config: MonarchViTConfig):
         super().__init__(config)

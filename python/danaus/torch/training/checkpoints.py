@@ -1,7 +1,7 @@
-"""Folders that hold a model, and with it what its training goes on from.
+"""Folders that hold a model and the state from which its training goes on.
 
-A checkpoint gets its name when it is whole: before, and while it is removed, its name
-ends in .part.
+A checkpoint gets its name when it is complete: before, and while it is removed, its
+name ends in .part.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -68,7 +68,7 @@ def save(
 
 
 def _store(path: pathlib.Path) -> None:
-    """What is written survives a loss of power."""
+    """Makes sure that a written file or folder survives a loss of power."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

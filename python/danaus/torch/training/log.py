@@ -1,4 +1,4 @@
-"""The log of a training: a table in a CSV file, and what is shown while it runs."""
+"""The log of a training: a table in a CSV file, and lines shown while it runs."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -27,20 +27,20 @@ from danaus.torch.training.tokens import Part
 class Training:
     """A model, its optimizer and data, at a step.
 
-    Random numbers of a step depend on the seed, the step and the process alone, so that
-    a run that goes on from a checkpoint computes what one without a stop does: on a CPU
-    the same bits.
+    Random numbers of a step depend only on the seed, the step and the process. So a run
+    that goes on from a checkpoint computes what an uninterrupted one does: on a CPU the
+    same bits.
 
     Parameters
     ----------
-    settings : of the task's fields and `settings.COMMON`.
-    model : of danaus.torch.models, whose forward() returns the mean loss of labels.
+    settings : values for the task's fields and `settings.COMMON`.
+    model : a model of danaus.torch.models; its forward() returns the labels' mean loss.
     data : `NextTokens`, `MaskedTokens` or `Images`.
     ranks : by default what torchrun says.
 
     Attributes
     ----------
-    step : int, steps that are done
+    step : int, number of steps done
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Training:
         self.save()
 
     def _after(self, log: Log) -> None:
-        """What is due after a step."""
+        """Logs, evaluates and saves as is due after a step."""
         settings, n = self.settings, self.step
 
         def is_due(every: int) -> bool:
@@ -268,8 +268,8 @@ class Training:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """The first SIGTERM or SIGINT is kept, a second one does what it usually does.
-        Threads but the first one of a program cannot listen."""
+        """Keeps the first SIGTERM or SIGINT; a second one does what it usually does.
+        Only the main thread of a program can listen."""
         kinds = signal.SIGTERM, signal.SIGINT
         usual = {kind: signal.getsignal(kind) for kind in kinds}
 

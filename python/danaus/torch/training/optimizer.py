@@ -38,9 +38,9 @@ def parameter_groups(
     Vectors (biases, norms, skips), frequencies of sines and learned positions do not
     decay. The networks of every `HyenaFilter`, with their frequencies, and its
     positions have a rate and a decay of their own if these are given, as in the
-    authors' code (HyenaFilter of HazyResearch/safari: 1e-3 and 0.1, positions 1e-5). A
-    parameter may also say so itself, as there: its attribute `_optim` is a mapping
-    that may have lr and weight_decay.
+    authors' code (HyenaFilter of HazyResearch/safari: 1e-3 and 0.1, positions 1e-5).
+    As there, a parameter may also have an attribute `_optim`, a mapping with its own lr
+    and weight_decay.
     """
     special: dict[int, dict[str, float | None]] = {}
     for module in model.modules():

@@ -68,7 +68,7 @@ def build(kinds: Kinds, settings: Settings, data: Any) -> torch.nn.Module:
 def begin(
     kinds: Kinds, settings: Settings, task: Any, resume: bool, ranks: Ranks
 ) -> Training:
-    """The training at its first step, or at that of the last checkpoint."""
+    """The training at its first step, or at the last checkpoint's step."""
     out = pathlib.Path(settings.out)
     path = checkpoints.last(out)
     if path is not None and not resume:

@@ -15,7 +15,7 @@ NEEDED = object()  # there is no usual value
 
 
 class Field(NamedTuple):
-    """A setting: its usual value, what a value has to be, and what it is for."""
+    """A setting: its default, the values that it may have, and its purpose."""
 
     usual: Any
     accepts: Callable[[Any], bool]
@@ -161,7 +161,7 @@ class Settings:
 def read_settings(words: Iterable[str]) -> dict[str, Any]:
     """Values from a configuration file and KEY=VALUE, in the order of the words.
 
-    VALUE is JSON, or else a string; KEY may be that of an object within, as in
+    VALUE is JSON, or else a string; KEY may lead into an object, as in
     model.d_model=64.
     """
     found: dict[str, Any] = {}

@@ -40,7 +40,7 @@ class Vocabulary:
 
     @classmethod
     def of_bytes(cls) -> Vocabulary:
-        """7 special tokens, as of HyenaDNA, then the 256 bytes of UTF-8."""
+        """7 special tokens, as in HyenaDNA, then the 256 bytes of UTF-8."""
 
         def encode(text: str) -> np.ndarray:
             found = np.frombuffer(text.encode(), np.uint8)

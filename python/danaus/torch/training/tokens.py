@@ -30,7 +30,7 @@ TRAINING, EVALUATION, ORDER = 0, 1, 2  # streams of random numbers of a seed
 
 
 class Part(NamedTuple):
-    """What a model is called with, and how many labels its mean loss is over."""
+    """The inputs of a model, and the number of labels in its mean loss."""
 
     inputs: dict[str, Tensor]
     labels: int
@@ -79,7 +79,7 @@ def _parted(
 
 
 class NextTokens:
-    """Sequences, of which every token but the first is to be told from those before.
+    """Sequences of which every token but the first is predicted from those before it.
 
     Sequences to train on begin at random places. Those for evaluation do not overlap.
     """
@@ -160,7 +160,7 @@ class NextTokens:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What a model's folder needs besides."""
+        """Other files that a model's folder needs."""
         return self.vocabulary.files
 
     def check(self, model: Pretrained) -> None:
