@@ -169,7 +169,7 @@ static void add_window(batch *b, int64_t number, int64_t known, int64_t length)
     b->offsets[b->count] = b->tokens;
 }
 
-/* The record's windows, each of which begins with `context` tokens of the one before. */
+/* The record's windows. Each begins with the last `context` tokens of the one before. */
 static int read_windows(scoring *s)
 {
     batch *b = &s->batch;

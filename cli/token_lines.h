@@ -28,7 +28,8 @@ int token_lines_of(
    exit status. */
 int token_letters(const char *model, int ambiguous, int32_t tokens[256]);
 
-/* Reads the records of a FASTA file, each in pieces of at most `most` tokens: no text, only ids. */
+/* Reads the records of a FASTA file, each in pieces of at most `most` tokens: no text, only
+   ids. */
 int token_lines_fasta(
     const char *path, const char *model, int64_t most, token_lines *t);
 

@@ -29,7 +29,8 @@ json_t *facts_of(const char *members, ...);
 void facts_print(const json_t *facts, const char *text);
 
 /* Prints them as JSON, or as such a text unless standard output is what the command writes (o
-   may be NULL), and releases them. Facts of a file of values get the member non_finite (finite.h). Returns an exit status. */
+   may be NULL), and releases them. Facts of a file of values get the member non_finite
+   (finite.h). Returns an exit status. */
 int facts_report(json_t *facts, int as_json, const output *o, const char *text);
 
 #endif

@@ -1,7 +1,6 @@
-/* Causal convolutions by FFTW, single precision: every row is padded to a length that
-   FFTW likes, transformed (r2c), multiplied by the filter's spectrum and transformed
-   back (c2r). Rows are shared by the threads of a team; plans are measured, for at most ten seconds
-   each. */
+/* Causal convolutions by FFTW, single precision: every row is padded to a length that FFTW
+   likes, transformed (r2c), multiplied by the filter's spectrum and transformed back (c2r).
+   The threads of a team share the rows. FFTW measures plans, for at most ten seconds each. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef BENCH_BASELINES_FFTW_H
 #define BENCH_BASELINES_FFTW_H

@@ -29,9 +29,9 @@ static inline int64_t dn_conv_windows_of(const conv_frame *f, const conv_job *jo
     return job->pieces ? job->count : job->batch * f->windows;
 }
 
-/* Window `number` of a row of so many numbers: its local number j is number start + j of the row. It makes
-   y; of the row it sees `used`, other numbers count as zero, or, where rows are periodic,
-   repeat. */
+/* Window `number` of a row of so many numbers: its local number j is number start + j of the
+   row. It computes y from the numbers `used` of the row; others count as zero or, if rows are
+   periodic, repeat. */
 typedef struct conv_span {
     int64_t start;
     range used, y;

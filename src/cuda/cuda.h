@@ -256,8 +256,8 @@ danaus_status dn_cuda_load_use(
     cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
     cu_function *function);
 
-/* The functions of several uses, which get their hashes; what is new is compiled on as many
-   threads as there are. */
+/* The functions of several uses, which get their hashes; new ones are compiled on several
+   threads. */
 danaus_status dn_cuda_load_uses(
     cuda_device *d, gpu_use *uses, int count, cu_function *functions);
 

@@ -5,12 +5,12 @@
 
 #include "danaus/base.h"
 
-/* One such library, of which there is one variable. `files` are names that the loader
-   searches for, and paths; the first is the usual one. */
+/* One such library; each has a single variable of this type. `files` are names that the
+   loader searches for, and paths; the first is the usual one. */
 typedef struct cuda_library {
     const char *const *files; /* ends with NULL */
     const char *const *symbols;
-    int count, optional; /* symbols, of which the last `optional` may be missing */
+    int count, optional; /* number of symbols; the last `optional` may be missing */
     void *table;         /* gets a pointer to a function for each, in their order */
     const char *advice;  /* ends the sentence of a failure */
     danaus_status (*start)(void); /* called once, with the table filled; or NULL */

@@ -261,8 +261,9 @@ struct backend {
     void (*free)(danaus_device *dev, void *memory);
     danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
     danaus_status (*clear)(danaus_device *dev, void *memory, size_t bytes); /* zeros */
-    /* Makes ready what running the steps needs. Where it fails because rows do not compile there, *refused becomes 1, and
-       the device refuses these rows from then on: others may do. NULL: nothing. */
+    /* Prepares what the steps need to run. If rows do not compile on the device, it fails,
+       *refused becomes 1, and the device refuses these rows from then on: others may do. NULL:
+       there is nothing to prepare. */
     danaus_status (*prepare)(
         danaus_device *dev, const ks_step *steps, int count, int *refused);
     int (*refuses)(const danaus_device *dev, const kernel *k); /* NULL: none */

@@ -59,7 +59,7 @@ typedef struct nn_pool {
 } nn_pool;
 
 /* Patches of images x[images][channels][size][size], line by line: each is a row
-   [channels][patch][patch] of y. What is left at the right and lower sides is not seen. */
+   [channels][patch][patch] of y. A rest at the right and lower sides is not read. */
 typedef struct nn_patches {
     int64_t images, channels, size, patch;
     const float *x;

@@ -26,7 +26,7 @@ typedef struct ks_view {
     danaus_dtype dtype;
     danaus_pattern p;
     int64_t stride[4]; /* in elements, of i, j, k, l */
-    double scale;      /* what is read is data times this */
+    double scale;      /* reading multiplies data by it */
 } ks_view;
 
 /* The view of a work array, and of the entries of a dense M x N matrix (or of its

@@ -50,8 +50,8 @@ typedef struct dn_gemm {
 } dn_gemm;
 void dn_gemm_run(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c);
 
-/* The lower triangle of g[n][n] = g^H, of which only that is read, becomes L with
-   L L^H = g. Nonzero: g is not positive definite. */
+/* The lower triangle of g[n][n] = g^H becomes L with L L^H = g; the rest of g is not read.
+   Nonzero: g is not positive definite. */
 int dn_cholesky(int complex, int64_t n, dn_matrix g);
 
 /* x[m][n] becomes x L^-1 for the lower triangle L = lower[n][n], or x L^-H. */

@@ -45,10 +45,11 @@ typedef struct linear {
     watcher *watcher; /* or NULL; the caller's */
 } linear;
 
-/* Reads NAME.weight[rows][cols], which may be cut further as those of convolutions are, or
-   [g][rows / g][cols / g] of a block-diagonal matrix, or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows],
-   or two such chains, NAME.first and NAME.second, whose sum it is. What does not fit is a complaint, and leaves the layer without a plan. In an outline it has
-   a plan and no weights. */
+/* Reads a matrix and NAME.bias[rows]. The matrix is NAME.weight[rows][cols], with columns in
+   three dimensions if it is a convolution's; or [g][rows / g][cols / g], which is
+   block-diagonal; or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns;
+   or the sum of two such chains, NAME.first and NAME.second. Tensors that do not fit are a
+   complaint, and the layer then has no plan. In an outline it has a plan and no weights. */
 danaus_status dn_linear_open(
     linear *layer, binder *b, const char *name, const linear_shape *shape);
 

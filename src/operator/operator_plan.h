@@ -41,8 +41,8 @@ struct danaus_operator_plan {
     int stages, terms;
     operator_stage stage[DANAUS_MAX_FACTORS];
     operator_term term[DANAUS_MAX_FACTORS];
-    danaus_layout inside; /* of what lies between x and y */
-    int64_t widest;       /* of it */
+    danaus_layout inside; /* of numbers between x and y */
+    int64_t widest;       /* most numbers of a column there */
     int plain;            /* one chain whose orders change nothing */
     int64_t slab;         /* columns that a thread takes; 0: all */
     void *bias;           /* in the type of sums; or NULL */

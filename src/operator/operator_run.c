@@ -23,10 +23,10 @@ typedef struct run {
     danaus_device *device;
     int64_t columns;
     int64_t size;    /* of an element */
-    char *buffer[2]; /* for what lies between, of the widest */
+    char *buffer[2]; /* for numbers between stages, `widest` of each column */
 } run;
 
-/* `rows` numbers of all columns that lie by themselves. */
+/* A view of data with `rows` numbers of each column, without gaps. */
 static number_view inside(const run *r, char *data, int64_t rows)
 {
     if (r->plan->inside == DANAUS_BATCH_LAST)

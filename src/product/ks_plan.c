@@ -280,9 +280,9 @@ static danaus_status try_rows(
     return DANAUS_OK;
 }
 
-/* What steps take by themselves says little of them in a chain, where what lies between
-   them stays in the caches: whole chains are measured too, cut as those times suggest
-   and factor by factor. */
+/* Times of single steps say little about a chain, where results between steps stay in the
+   caches. So whole chains are measured too: cut as the single times suggest, and factor by
+   factor. */
 static danaus_status measure_chains(danaus_ks_plan *plan, danaus_device *dev)
 {
     double least = INFINITY;

@@ -6,19 +6,19 @@
 
 #include "device/backend.h"
 
-/* The best kernel for p and its seconds. DANAUS_ERR_UNSUPPORTED when none fits,
-   or with DANAUS_TABLE_ONLY when the table has none; for two factors at once, and for
-   orders, which no table has and which are not measured, *chosen is then NULL. Estimates give way to the kernel of a problem nearby in the table, unless it
-   is estimated to be much slower. Of a problem with fresh weights packing counts in all
-   seconds, by the backend's estimate, also in those of dn_measure. */
+/* The best kernel for p and its seconds. DANAUS_ERR_UNSUPPORTED if none fits, or with
+   DANAUS_TABLE_ONLY if the table has none. For two factors at once and for orders, which are
+   in no table and not measured, *chosen is then NULL. The kernel of a neighbouring problem in
+   the table goes before estimates, unless it is estimated to be much slower. With fresh weights
+   all seconds, those of dn_measure too, include packing by the backend's estimate. */
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds);
 
-/* The kernel that makes all steps of a chain in less time than their own do, by its
-   estimates, or NULL; also NULL where the table knows one of them. What lies between steps
-   of the same kernel is as it wants it, which a choice for each does not see. *gain: the
-   seconds that are saved, or 0. */
+/* The kernel that, by its estimates, runs all steps of a chain in less time than the kernels
+   chosen for each; or NULL, also if the table knows one of the steps. Between steps of the
+   same kernel results keep its layout, which choices for single steps do not consider.
+   *gain: the seconds that are saved, or 0. */
 const kernel *dn_choose_alike(
     const danaus_device *dev, const ks_step *steps, int count, double *gain);
 

@@ -31,7 +31,7 @@ int dn_is_word(int32_t c); /* \w of regular expressions */
 int dn_decompose(int32_t c, int32_t *parts);
 int dn_combining_class(int32_t c);
 
-/* Lower case, of which U+0130 alone has two code points; returns how many. */
+/* Lower case; returns the number of code points, which is two for U+0130 alone. */
 int dn_lower(int32_t c, int32_t lower[2]);
 
 #endif

@@ -98,7 +98,7 @@ danaus_status dn_normalize(const normalizer *n, span string, growing *to);
 danaus_status dn_matcher_add(matcher *m, span string, int32_t token);
 void dn_matcher_free(matcher *m);
 
-/* Puts the ids of the tokens found, and calls `between` with what lies between. */
+/* Puts the ids of the tokens found, and calls `between` with the text between them. */
 typedef danaus_status between_fn(encoding *e, span part);
 danaus_status dn_match(encoding *e, const matcher *m, span string, between_fn *between);
 

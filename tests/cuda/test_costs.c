@@ -1,5 +1,6 @@
-/* Estimates: on GPUs of every generation each row that runs has one, tensor cores make
-   what they are faster for, with orders of rows too, and an H200 chooses what was measured to be best there. */
+/* Estimates: on GPUs of every generation each row that runs has one, tensor cores are chosen
+   where they are faster, with orders of rows too, and an H200 chooses the kernels that were
+   measured to be best there. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 

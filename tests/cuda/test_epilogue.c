@@ -1,5 +1,5 @@
-/* Products of a library with what follows them, a bias, an activation, a residual: in one launch where
-   it can end so, in two where it cannot, and right in all layouts and types. */
+/* Products of a library followed by a bias, an activation or a residual: in one launch if the
+   library can, else in two, and right in all layouts and types. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 

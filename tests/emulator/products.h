@@ -16,8 +16,8 @@ typedef struct context {
     void *place; /* the driver's context that it was made in */
 } context;
 
-/* c = activation(a b + bias), a b being added to `old` if `add`; ta, tb: of the transposed of a, of
-   b; `count` of them. */
+/* c = activation(a b + bias), a b being added to `old` if `add`; ta, tb: of the transposed of
+   a, of b; `count` of them. */
 typedef struct products {
     danaus_dtype type, to;
     double add;

@@ -1,6 +1,7 @@
 /* Convolutions of operands of any size. Operands times powers of two give the results times
    powers of two, with the same bits, wherever these are normal numbers: also where sums of a
-   transform leave the range of the type. Processors keep that; GPUs are told of in docs/conv.md. */
+   transform leave the range of the type. That holds on processors; docs/conv.md says what GPUs
+   do. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 

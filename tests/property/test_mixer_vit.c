@@ -1,5 +1,5 @@
-/* Small HyenaViTs and M2-ViTs: embeddings and scores are those of plain loops, however many images
-   go through together; and what does not fit is refused. */
+/* Small HyenaViTs and M2-ViTs: embeddings and scores are those of plain loops, however many
+   images run together; and inputs that do not fit are refused. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 

@@ -1,5 +1,5 @@
-/* Small random implicit filters (model/hyena/hyena_filter.h) as arrays of a file, and their values by
-   plain loops of f64. */
+/* Small random implicit filters (model/hyena/hyena_filter.h) as arrays of a file, and their
+   values by plain loops of f64. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef TEST_SUPPORT_FILTER_H
 #define TEST_SUPPORT_FILTER_H

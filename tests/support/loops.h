@@ -36,8 +36,8 @@ typedef struct loops_filters {
     const danaus_tensor *skips; /* [channels] */
 } loops_filters;
 
-/* Hyena's gates and long convolutions: v[width][length], which is behind `order` groups of planes,
-   is mixed in place. */
+/* Hyena's gates and long convolutions: v[width][length], which is behind `order` groups of
+   planes, is mixed in place. */
 void loops_gates(
     int64_t width, int64_t order, const loops_filters *f, int64_t length,
     double *planes, rng *noise);

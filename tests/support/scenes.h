@@ -36,8 +36,8 @@ void expect_refusal(danaus_device *device, danaus_status status, const char *wor
 /* Skips the test where models have no 16 bits. */
 void need_sixteen_bits(const danaus_device *device);
 
-/* The folder, loaded with rows of f16 or bf16 in turn; plain loops count what is stored as rounded
-   to that (named.h) until the model is closed. */
+/* The folder, loaded with rows of f16 or bf16 in turn; plain loops count what is stored as
+   rounded to that (named.h) until the model is closed. */
 danaus_model *sixteen_bits_load(danaus_device *device, int round);
 void sixteen_bits_close(danaus_model *model);
 

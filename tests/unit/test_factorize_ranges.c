@@ -202,9 +202,10 @@ static void subject_free(subject *s)
     free(s->y);
 }
 
-/* The call that made chains is refused where the type cannot hold the matrix, and only there;
-   but with targets the chain is as large as these say, which it may not hold either, and the
-   matrix may vanish beside them; and a reduced chain has its size in one factor. True if there are chains. */
+/* True if there are chains. The call that makes them is refused if the type cannot hold the
+   matrix, and only then. But with targets the chain is as large as these, which the type may
+   not hold either, and the matrix may vanish beside them. A reduced chain has its size in one
+   factor. */
 static int is_taken(const subject *s, danaus_status status)
 {
     double lost;

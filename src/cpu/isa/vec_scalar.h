@@ -121,8 +121,8 @@ static inline void bf16_store(uint16_t *p, vf v)
         p[i] = dn_f32_to_bf16(v[i]);
 }
 
-/* Exchanges inside four vectors, of which each is cut into four chunks: chunk c of
-   v[r] becomes chunk r of v[c]. Needs at least 4 lanes. */
+/* Exchanges chunks of four vectors; each vector has four chunks, and chunk c of v[r] becomes
+   chunk r of v[c]. Needs at least 4 lanes. */
 static inline void vf_turn_chunks(vf v[4]) { vf_transpose(v); }
 static inline void vd_turn_chunks(vd v[4]) { (void)v; }
 

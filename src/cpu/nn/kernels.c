@@ -127,7 +127,7 @@ static void score(const nn_score *o, range words)
                 dot(x + r * n, table + v * n, n) + (o->bias ? o->bias[v] : 0);
 }
 
-/* Rows of patches, of which an image has a square number. */
+/* Rows of patches; their number in an image is a square. */
 static void patches(const nn_patches *o, range rows)
 {
     int64_t across = o->size / o->patch, n = o->patch;
@@ -239,7 +239,7 @@ static void attention(
 {
     int64_t n = o->width, d = n / o->heads, at = first * n + head * d;
     int64_t padded = ROUND_UP(length, NN_KEYS_UNIT);
-    float *keys = scratch; /* [d][padded], of which those beyond the length are any */
+    float *keys = scratch; /* [d][padded]; keys beyond the length may hold anything */
     float *scores = keys + d * padded, *queries = scores + NN_QUERIES * padded;
     const float *q = (const float *)o->q + at, *k = (const float *)o->k + at;
     float scale = 1 / sqrtf((float)d);

@@ -96,7 +96,7 @@ static double panel_cost(const danaus_device *dev, const kernel *k, const proble
     double work = (double)q.a * (double)q.d * (double)q.c * per_k;
     work += (double)q.a * (double)q.d * tiles * (whole + (rest > 0) + narrow) *
             TILE_ENDS * (double)most * full;
-    /* In slabs what lies between two steps is neither turned nor gathered. */
+    /* In slabs, numbers between two steps are neither turned nor gathered. */
     double ends = rows + cols - (p->batch >= SLABS ? between(p) : 0);
     double staged = p->layout == DANAUS_BATCH_FIRST
                         ? 1.1 * (double)p->batch * ends / code->vector

@@ -11,11 +11,11 @@
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
 
-/* Bytes of the first cache for what tiles of lanes read of x again and again. */
+/* Bytes of the first cache for the parts of x that tiles of lanes read again and again. */
 #define FIRST_CACHE 24576
 
-/* What lies multiples of CACHE_WAY bytes apart is on one set of the first cache, which holds
-   CACHE_WAYS lines. */
+/* Addresses that differ by multiples of CACHE_WAY bytes share a set of the first cache,
+   which holds CACHE_WAYS lines. */
 #define CACHE_WAY  4096
 #define CACHE_WAYS 8
 

@@ -24,7 +24,7 @@ static int has_panels(const ks_step *step)
     return !dn_code_of(step)->lane_vectors && !dn_code_of(step + 1)->lane_vectors;
 }
 
-/* What lies between step and the next one. */
+/* The view of the results of a step that the next one reads. */
 static cpu_view between(const ks_step *step, void *memory, int64_t columns)
 {
     int panels = has_panels(step);
@@ -74,7 +74,7 @@ static int64_t column_bytes(const ks_step *steps, int count)
     return widest(steps, count) * dn_size_of(dn_sum_type(steps->p.dtype));
 }
 
-/* Bytes of what lies between two steps, as between() has it or in tiles. */
+/* Bytes of results between two steps, laid out as by between() or in tiles. */
 static size_t panel_bytes(const ks_step *steps, int count, int64_t columns)
 {
     int64_t rows = widest(steps, count);

@@ -15,7 +15,7 @@
 /* Threads of a multiprocessor: some more than have room. */
 #define PLACES 1024
 
-/* How the sums of a job are cut, and where what lies in scratch begins. */
+/* How the sums of a job are cut, and where the parts of scratch begin. */
 typedef struct sums_plan {
     int64_t each; /* windows of a filter */
     int64_t group, parts, piece, blocks;

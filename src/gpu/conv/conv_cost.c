@@ -163,7 +163,7 @@ int dn_gpu_conv_work(
         work->amount[OPERATIONS] += n * operations_of(s.pass[i].radix);
     work->amount[SHARED] = 4 * n * point * (s.passes - s.levels);
     work->amount[MEMORY] = row_bytes(f);
-    /* By measurement it is as if half of what lies between levels stayed on chip. */
+    /* Measured times are as if half of the numbers between levels stayed on chip. */
     if (s.levels > 1)
         work->amount[MEMORY] += 2 * n * point * MAX(1, 16 / columns);
     if (s.levels > 1 && s.scaled)

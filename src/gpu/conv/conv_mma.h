@@ -67,8 +67,8 @@ void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PA
    32 bytes. */
 int dn_gpu_conv_mma_is_unaligned(const conv_frame *frame);
 
-/* Frequencies fall into `count` classes by their lowest bits, `count` being a power of two: the
-   number of classes of which the box keeps a frequency. */
+/* The number of classes in which the box keeps a frequency. The lowest bits of a frequency
+   are its class: there are `count`, a power of two. */
 int dn_gpu_conv_mma_kept(const conv_box *box, int count);
 
 /* True if both have the same tables. */

@@ -13,9 +13,10 @@
 #define LONE_TEAM 512
 /* Threads of a block of several tiles. */
 #define BLOCK 256
-/* Threads of a multiprocessor for which there are to be registers: of points in f32, where tiles
-   have few threads; where rows are stored alone, are pairs or, in f32, halves of windows, which are
-   half as many numbers; where other rows are read, or rows have factors. Half of them in f64. */
+/* Threads of a multiprocessor for which there are to be registers: of points in f32, where
+   tiles have few threads; where rows are stored alone, are pairs or, in f32, halves of windows,
+   which are half as many numbers; where other rows are read, or rows have factors. Half of them
+   in f64. */
 #define MOST_RESIDENT 1024
 #define RESIDENT      768
 #define FEW_RESIDENT  512

@@ -138,7 +138,7 @@ typedef struct gpu_dw_plan {
     problem p, made; /* as it was asked; as its row sees x and dy */
     gpu_dw tile;
     int form, library;
-    int64_t batch, at_once; /* what is made of later columns is added to parts */
+    int64_t batch, at_once; /* results of later columns are added to parts */
     gpu_slabs slabs;        /* of `at_once` */
     int64_t numbers;        /* of all parts, in the type of sums */
 } gpu_dw_plan;

@@ -148,7 +148,7 @@ typedef struct pair_entry {
     int g, t;            /* of the lane: four of them share a row */
 } pair_entry;
 
-/* `word`: elements of a word, of which a lane has four. */
+/* `word`: elements of a word; a lane has four words. */
 static pair_entry entry_at(int lane, int number, int word)
 {
     int n = number / word;

@@ -81,7 +81,7 @@ template <int count> INLINE void split(u32 *high, u32 *low, const u32 *v)
     }
 }
 
-/* The same of weights of 22 bits, of which tensor cores read the first 11. */
+/* The same for weights of 22 bits; tensor cores read their first 11. */
 INLINE void split_weights(u32 low[4], const u32 w[4])
 {
 #pragma unroll

@@ -36,9 +36,9 @@ typedef struct hyena_filter {
 } hyena_filter;
 
 /* Reads NAME.bias, NAME.pos_emb.{z,t}, NAME.modulation.deltas, and NAME.implicit_filter.* and
-   NAME.implicit_filter_rev.*, of which frequencies may have any of their names. Buffers that
-   are missing are made. What does not fit is a complaint. On failure, too, the filter is to
-   be closed. */
+   NAME.implicit_filter_rev.*; frequencies may have any of the names that they have there.
+   Missing buffers are computed. Tensors that do not fit are complaints. Close the filter
+   after a failure, too. */
 danaus_status dn_hyena_filter_open(
     hyena_filter *f, binder *b, const char *name, const hyena_shape *shape);
 void dn_hyena_filter_close(hyena_filter *f);

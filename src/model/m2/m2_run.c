@@ -188,8 +188,8 @@ static const affine *next_norm(const running *r)
     return r->number + 1 < r->m->layers ? &r->block[1].input : &r->m->last;
 }
 
-/* h = norm(a + mlp(a)), or h = h + a, h = h + mlp(norm(h)), n = next_norm(h); a = W_out mixed, for
-   rows [from, to) of the chunk. */
+/* h = norm(a + mlp(a)), or h = h + a, h = h + mlp(norm(h)), n = next_norm(h); a = W_out mixed,
+   for rows [from, to) of the chunk. */
 static danaus_status finish(const running *r, int64_t from, int64_t to)
 {
     const m2 *m = r->m;

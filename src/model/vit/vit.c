@@ -5,7 +5,7 @@
        h = (class token, W_p patches + bias) + positions
        each block:  h = h + W_o attention(W_q n, W_k n, W_v n),  n = norm(h)
                     h = h + W_2 gelu(W_1 n),                     n = norm(h)
-       then n = norm(h), of which the first row is the embedding. */
+       then n = norm(h); its first row is the embedding. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 

@@ -84,7 +84,7 @@ static void repeat(const char *from, size_t bytes, size_t unit, int64_t times, c
             memcpy(to, from, unit);
 }
 
-/* The factors of the product of two chains, of which only the patterns are read. */
+/* The factors of the product of two chains; reads only the chains' patterns. */
 static danaus_status plan(
     const danaus_chain *left, const danaus_chain *right, factor *factors,
     danaus_pattern *p)

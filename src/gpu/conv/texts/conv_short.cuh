@@ -81,8 +81,8 @@ FN void read_some(const X *RESTRICT x, int64 p, int pieces, int64 count, piece *
     }
 }
 
-/* Pieces as numbers, the first of which is `off` numbers behind the position; zeros
-   outside of the row, or the sequence. */
+/* Pieces as numbers; the first number is `off` behind the position. Zeros outside of the
+   row, or the sequence. */
 FN void widen(const piece *from, int pieces, position at, int off, S *to)
 {
     int low = -at.since - off, high = at.left - off;

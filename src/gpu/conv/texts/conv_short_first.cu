@@ -29,8 +29,8 @@ typedef struct signal {
     int64 sequences;
 } signal;
 
-/* A piece: its number, and where it lies in a row of which channel. PACKED: its column, and
-   where it lies in which sequence. */
+/* A piece: its number, its channel and its position in the row. PACKED: its column, and its
+   position in its sequence. */
 typedef struct place {
     int64 p, h, column, i;
     position at;

@@ -76,8 +76,8 @@ FN void add_window(work *k, C *kept, C *sums, int is_dy, int is_begin, int *flag
 #endif
 }
 
-/* Windows from, ..., to - 1 of each of the filters first, ..., first + filters - 1, of which
-   each has `each`; points lie from the first one of these on. */
+/* Windows from, ..., to - 1 of filters first, ..., first + filters - 1, which have `each`
+   windows each; points begin with the first of these. */
 KERNEL conv(
     const X *x, const X *x_factor, const X *dy, const X *dy_factor, C *points,
     C *dy_points, C *kept, C *sums, const C *constants, int64 first, int64 filters,

@@ -228,8 +228,8 @@ KERNEL lookup(TABLE(job) t)
     }
 }
 
-/* Means of COLUMNS columns of a sequence, of which LINES threads each sum rows, SOME of them at
-   a time; or its first row. A block makes these. */
+/* Means of COLUMNS columns of a sequence, or its first row, by a block. LINES threads sum
+   rows of a column, each SOME of them at a time. */
 #define COLUMNS 32
 #define LINES   (THREADS / COLUMNS)
 #define SOME    8
@@ -339,7 +339,7 @@ KERNEL apply(TABLE(job) t)
         y[i] = activate(x[i], j->choice[0]);
 }
 
-/* Numbers of patches [channels][patch][patch], `across` of which lie along a side. */
+/* Numbers of patches [channels][patch][patch]; a side of an image has `across` patches. */
 KERNEL patches(TABLE(job) t)
 {
     const job *j = WHOLE(t);

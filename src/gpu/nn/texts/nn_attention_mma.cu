@@ -19,7 +19,7 @@ typedef float S;
 #define TILE    (KEYS * PITCH)
 #define NONE    (-3.0e38f)
 
-/* KEYS rows of a head to shared memory; what is beyond them is zero. */
+/* Copies KEYS rows of a head to shared memory; rows that do not exist are zero. */
 INLINE void fetch(const u16 *x, i64 first, i64 rows, i64 width, int head, u32 to)
 {
     int together = width_of(x, 2 * width);

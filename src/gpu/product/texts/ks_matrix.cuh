@@ -8,7 +8,7 @@
 #define Y_BLOCKS  (BLOCKS / EACH)
 #define ROW_TILES ((ROWS + TILE_N - 1) / TILE_N)
 
-/* Adds the bias of so many rows r from r0 on to sums of a tile's block i and lane j, of which
+/* Adds the bias of so many rows r from r0 on to the sums of a tile's block i and lane j:
    element 4 t + e is in row 8 t + 2 (l mod 4) + e mod 2, l the thread of the warp. */
 template <int rows, class tile>
 INLINE void add_bias(float *sum, const float *bias, tile t, int r0)
@@ -23,9 +23,9 @@ INLINE void add_bias(float *sum, const float *bias, tile t, int r0)
         }
 }
 
-/* ---- gates: y = activation(u) v of sums u and v, of which u is made first ---- */
+/* ---- gates: y = activation(u) v of sums u and v; u is computed first ---- */
 
-/* Two of activation(u) in one register, rounded to the type of y, while v is made. */
+/* Two of activation(u) in one register, rounded to the type of y, while v is computed. */
 template <int count> INLINE void hold_gates(u32 *gates, const float *u)
 {
 #pragma unroll

@@ -106,7 +106,7 @@ INLINE source source_of(const element *x, u32 tile, int unit, i64 batch)
     return from;
 }
 
-/* PER elements, of which the first is aligned like a type of 16 bytes or not. */
+/* Loads PER elements; the first may be aligned like a type of 16 bytes, or not. */
 INLINE void load_x(u32 to[4], const source *from, int slot, int depth, int eight)
 {
     const element *at = from->at[slot] + eight * 8 * X_ROW + depth * STEP;

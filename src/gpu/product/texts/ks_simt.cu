@@ -14,7 +14,7 @@
    wide enough for offsets within a step: BK x BJ x BS of x.
 
    With READS row n of x is row x_order[n] of x_rows, or zeros where that is -1; with WRITES
-   row n of what is made is row y_order[n] of y_rows, or nowhere. */
+   row n of the result is stored to row y_order[n] of y_rows, or nowhere. */
 // SPDX-License-Identifier: Apache-2.0
 #define ROW_THREADS    (BR / TR)
 #define COLUMN_THREADS (BS / TS)
@@ -101,7 +101,7 @@ FN S ordered(const X *x, const int64 *order, int64 line, INDEX at, int s)
     return row < 0 ? zero() : load(x[LAST ? row * line + s : s * line + row]);
 }
 
-/* Reads a step, of which `left` is inside the factor and the batch, into registers. */
+/* Reads a step into registers; `left` of it is inside the factor and the batch. */
 FN void fetch(
     const X *RESTRICT x, const int64 *RESTRICT order, const S *RESTRICT w, place left,
     strides stride, S *fx, S *fw)

@@ -38,7 +38,8 @@
 /* The distance between a thread's columns. */
 #define STEP (LAST ? COLUMNS : 1)
 
-/* Sets of COLS numbers that a thread reads of a column: one for all of its outputs, or one each. */
+/* Sets of COLS numbers that a thread reads of a column: one for all of its outputs, or one
+   each. */
 #define SETS (LAST ? 1 : EACH)
 
 typedef struct strides {

@@ -186,8 +186,8 @@ INLINE void keep_columns(const work *k, const sinks *s, int column, const float 
             kept_pair(s, v[row][2], v[row][3]));
 }
 
-/* Rows of four results of a lane, all of which are made, as they are; or times numbers of a
-   factor, which are read for all rows of a part before any is stored. */
+/* Stores rows of a lane's four results, all of them computed, as they are; or times numbers
+   of a factor, which are read for all rows of a part before any is stored. */
 INLINE void put_bare(const work *k, X *y, int column, const float v[IN][4])
 {
     UNROLL for (int row = 0; row < IN; row++)

@@ -38,7 +38,7 @@
 #define INNER_AT      FIRST_SIZE /* [p0][real, imaginary] */
 #define BACK_AT       (INNER_AT + ROOT * 64) /* the same two back */
 #define INNER_BACK_AT (BACK_AT + FIRST_SIZE)
-#define TURNS_AT      (SUMS ? BACK_AT : INNER_BACK_AT + ROOT * 64) /* [p0][pair]: two of eight points */
+#define TURNS_AT      (SUMS ? BACK_AT : INNER_BACK_AT + ROOT * 64) /* [p0][pair]: 2 of 8 points */
 #define LAST_AT       (TURNS_AT + ROOT * 128) /* [real, imaginary] */
 
 /* The tables that are read: for columns, which have their own turns, those of one direction. */

@@ -1,7 +1,7 @@
 /* Points of windows of conv_mma.cu in global memory, between launches. */
 // SPDX-License-Identifier: Apache-2.0
-/* What lies between launches, bytes: the points of each window, and of all windows, behind
-   them, the largest magnitudes of rows, real and imaginary. */
+/* Bytes of a window between launches. The points of all windows come first, then the largest
+   magnitudes of their rows, real and imaginary. */
 #define WINDOW_BYTES ((int64)KEPT_ROWS * COLUMNS * 4)
 
 /* The place of eight or four points of a row's real or imaginary parts; a task is a kept row. */
