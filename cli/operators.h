@@ -37,7 +37,7 @@ danaus_status any_chain_check(const any_chain *any, danaus_dtype dtype);
 int any_chain_write(const any_chain *any, output *o, int64_t operands_lost);
 danaus_status any_chain_to_dense(const any_chain *any, void *dense);
 
-/* What a file that was written holds: how it was made, as `key`, its size, type and
+/* Facts about a file that was written: how it was made, as `key`, its size, type and
    parameters. */
 json_t *any_chain_facts(
     const any_chain *any, const char *key, const char *how, const output *o);

@@ -1,4 +1,4 @@
-/* Sums of chains: the terms that are asked for, their fit, what is told and written. */
+/* Sums of chains: terms by options, their fit, and its facts and files. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef CLI_SUMS_H
 #define CLI_SUMS_H

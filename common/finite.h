@@ -1,5 +1,5 @@
-/* Results that are infinite or NaN although what they were made of is finite: commands say so
-   for every file that they write. The file is written and the exit status is 0. */
+/* Results that are infinite or NaN although operands are finite: commands say so for every file
+   that they write. The file is written and the exit status is 0. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef COMMON_FINITE_H
 #define COMMON_FINITE_H
@@ -19,7 +19,7 @@ int64_t chain_non_finite(const danaus_chain *chain); /* weights and bias; 0 for 
 void output_judge(
     output *o, danaus_dtype dtype, int64_t lost, int64_t count, int64_t operands_lost);
 
-/* The same for what a model made, whose weights are not looked at. */
+/* The same for results of a model; its weights are not checked. */
 void output_judge_model(output *o, int64_t lost, int64_t count);
 
 #endif

@@ -17,7 +17,7 @@
 /* A cut must gain more than that to take the place of one that the model prefers. */
 #define WORTHWHILE 0.98
 
-/* What is being chosen, and for what. */
+/* A search for the best cut, and the problem that it is for. */
 typedef struct cut_search {
     danaus_device *dev;
     const conv_problem *p;

@@ -94,8 +94,7 @@ danaus_status dn_conv_need_offsets(const int64_t *offsets);
 danaus_status dn_conv_check_offsets(
     int64_t longest, int64_t sequences, const int64_t *offsets, int64_t *columns);
 
-/* What the backend is called with: one job for rows, one for each class that sequences fall
-   into. */
+/* The calls of the backend: one job for rows, or one for each class of sequences. */
 typedef struct conv_calls {
     int count;
     conv_call call[CONV_MOST_CLASSES];

@@ -114,7 +114,7 @@ static int makes_z(const danaus_hyena_plan *plan)
 
 /* ---- workspaces ---- */
 
-/* Bytes of an array like y, like u, and of what comes with the long filters and all rows. */
+/* Bytes of arrays like y and u, and of the arrays of filters and biases. */
 typedef struct sizes {
     size_t y, u, taps, bias, k, skip;
 } sizes;

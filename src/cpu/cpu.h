@@ -94,7 +94,7 @@ typedef struct cpu_part {
     int cold_x, cold_y;          /* not in the second cache yet */
     void *scratch;               /* x_bytes + y_bytes */
     const struct cpu_part *next; /* that the same thread makes after it, or NULL */
-    int fetched;                 /* what it begins with, by the part before it */
+    int fetched;                 /* the part before it fetched its beginning */
 } cpu_part;
 
 /* dw[i][r][k][j] += sum over s of dy x*, for panels x and dy. */
@@ -106,8 +106,8 @@ typedef struct cpu_dw_part {
     range r;
     void *dw;
     int64_t stride[4]; /* of i, r, k, j in dw */
-    int conjugate;     /* what is put */
-    int add;           /* to what is there */
+    int conjugate;     /* write conjugates */
+    int add;           /* add to dw */
 } cpu_dw_part;
 
 typedef struct cpu_code {

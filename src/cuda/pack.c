@@ -285,7 +285,7 @@ static void close_map(danaus_device *dev, pack_map *m)
         free_map(g, m);
 }
 
-/* What follows compiles what maps of a type need. */
+/* Compiles what maps of a type need. */
 static danaus_status prepare(danaus_device *dev, danaus_dtype type, int merges)
 {
     cuda_device *d = (cuda_device *)dev;

@@ -29,11 +29,10 @@ typedef enum dn_operation {
 /* As tuning files and `danaus info` say it. */
 extern const char *const dn_operation_names[DN_OPERATIONS];
 
-/* What a product does with orders of rows by itself. */
+/* How a product applies orders of rows itself. */
 typedef enum dn_orders {
-    DN_READS = 1, /* row k of what it takes is row x_order[k] of x, or zeros at -1 */
-    DN_WRITES =
-        2 /* row r of what it makes becomes row y_order[r] of y, or none at -1 */
+    DN_READS = 1, /* its input's row k is row x_order[k] of x, or zeros at -1 */
+    DN_WRITES = 2 /* its result's row r becomes row y_order[r] of y, or none at -1 */
 } dn_orders;
 
 /* One question: how to do an operation with a factor of this pattern, or with two. */
@@ -46,7 +45,7 @@ typedef struct problem {
     danaus_math math;       /* of f32 */
     int64_t batch;          /* a hint, never a condition; at least 1 */
     int x_cached, y_cached; /* hints: x was, y will be used right before, after */
-    int alike;              /* a hint: the same kernel makes what comes before, after */
+    int alike;              /* a hint: the same kernel runs the steps before, after */
     int activation;         /* a hint: the danaus_activation of results */
     int fresh;              /* a hint: weights are packed before each run */
     int bias;               /* a hint: results have a bias */

@@ -76,8 +76,8 @@ typedef struct conv_box {
     int64_t mask[CONV_AXES], keep[CONV_AXES];
 } conv_box;
 
-/* What a convolution is in numbers: y[t] meets p[t - before] to p[t + after]; and the
-   windows that a row is cut into (src/conv/frame.h). */
+/* A convolution in numbers: y[t] depends on p[t - before] to p[t + after]; and the windows that
+   a row is cut into (src/conv/frame.h). */
 typedef struct conv_frame {
     int64_t length, taps; /* of a row, of a filter */
     int64_t before, after;
@@ -108,7 +108,7 @@ typedef enum tuning_constant {
     TUNING_CONSTANTS
 } tuning_constant;
 
-/* What a window has so much of, and what one of it takes. */
+/* A term of the cost model: something that a window has some amount of, and its cost. */
 typedef struct conv_term {
     const char *name; /* for people */
     tuning_constant constant;
@@ -116,8 +116,8 @@ typedef struct conv_term {
     double second;
 } conv_term;
 
-/* What a row asks of the device: amounts of all terms; and how much longer few rows take
-   than their share of a device that is full, at least 1. */
+/* The work of a row: amounts of all terms; and how much longer few rows take than their share
+   of the time on a full device, at least 1. */
 typedef struct conv_work {
     double amount[CONV_MOST_TERMS];
     double idle;
@@ -222,7 +222,7 @@ typedef struct short_gradient_operands {
     short_sequences packed;
 } short_gradient_operands;
 
-/* What a backend makes of a problem and a cut begins with this. It is immutable. */
+/* The first member of what a backend makes for a problem and a cut. It is immutable. */
 typedef struct conv_engine {
     size_t filter_bytes; /* of the spectrum of one filter */
     size_t note_bytes;   /* of each filter, behind the spectra of all; GPUs: 0 */
@@ -272,9 +272,9 @@ struct conv_backend {
     int (*terms)(
         const danaus_device *dev, const conv_kernel *k,
         conv_term terms[CONV_MOST_TERMS]);
-    /* What a row asks for with the cut of the frame; 0: that cannot be transformed. rows:
-       those that are convolved together if they are few, else 0. It must not depend on
-       the number of threads. */
+    /* The work of a row with the cut of the frame; 0: the cut cannot be transformed. rows:
+       how many are convolved together if they are few, else 0. The result must not depend
+       on the number of threads. */
     int (*work)(
         const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work);
     /* Before several engines are created for one plan: makes together what takes long in

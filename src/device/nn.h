@@ -101,7 +101,7 @@ typedef struct nn_turn {
        y[i][r] = shift[i] + sum over s < taps of k[s][i] x[r - s][i]
 
    for `rows` rows from row `first` of the sequences on, where x is zero before its sequence
-   begins. x and y begin with that row; before it x has what the taps meet. */
+   begins. x and y begin with that row; the rows of x that taps reach are before it. */
 typedef struct nn_short {
     nn_sequences sequences;
     int64_t first, rows, width, taps, stride;

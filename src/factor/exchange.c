@@ -36,7 +36,7 @@ static int64_t class_of(const ks_members *m, int64_t index)
     return m->classes ? m->classes[index] : 0;
 }
 
-/* The members of group `from`, sorted by class and by what a move to `to` changes. */
+/* The members of group `from`, sorted by class and by the change of costs by a move to `to`. */
 static int64_t gather(
     const ks_members *m, const double *cost, int64_t from, int64_t to, ks_trader *some)
 {

@@ -12,7 +12,7 @@ typedef struct ks_members {
     const int64_t *classes; /* of each; NULL: all are of one */
 } ks_members;
 
-/* One that may trade places, and what the sum of costs grows by when it leaves; positions
+/* A member that may trade places, and how much the sum of costs grows if it leaves; positions
    and members in turn, when they are matched. */
 typedef struct ks_trader {
     int64_t group, class, index;

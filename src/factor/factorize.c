@@ -278,7 +278,7 @@ static int exponent_of(const factorization *f, int l)
     return total / count + (l < total % count) - (l < -total % count);
 }
 
-/* Work arrays hold what the chain will hold, in the scale of the run: numbers of its own
+/* Rounds work arrays to the numbers that the chain will hold, in the scale of the run: to its
    precision and range. */
 static danaus_status round_factors(factorization *f)
 {

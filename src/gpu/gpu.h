@@ -234,7 +234,7 @@ static inline size_t dn_gpu_aligned(int64_t bytes)
     return (size_t)ROUND_UP(bytes, DN_GPU_ALIGN);
 }
 
-/* Bytes of what is turned in scratch at once, unless columns are very long. Tests set less
+/* Bytes that are turned in scratch at once, unless columns are very long. Tests set less
    before they plan. */
 extern int64_t dn_gpu_most_turned;
 

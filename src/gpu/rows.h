@@ -152,9 +152,9 @@ static inline double dn_gpu_in_pieces(const problem *p, int64_t together, double
    (f16 at 1.98 GHz, 132 of them: 30 us more for 25,088 x 1,024, 54 for 1,536). */
 double dn_gpu_activating(const gpu_facts *f, const problem *p);
 
-/* What a row for tensor cores costs whose products take so many seconds. Those that any GPU
-   from 8.0 on runs take up to three times as long on 9.0 as is counted (`ks.mma.*`,
-   bench/rows), whose own rows' estimates are fits. */
+/* The seconds of a row for tensor cores whose products take so many seconds. On 9.0, rows that
+   any GPU from 8.0 on runs take up to three times as long as is counted (`ks.mma.*`,
+   bench/rows); the estimates of rows for 9.0 are fits. */
 static inline double dn_gpu_seconds(
     const danaus_device *dev, const kernel *k, const problem *p, double products)
 {

@@ -21,8 +21,8 @@ typedef struct encoder {
     danaus_status (*run)(
         danaus_model *model, danaus_device *device, const token_chunk *c, void *memory,
         void **h);
-    /* What a sequence of this length costs beside linear layers, and what beside `bytes` it
-       takes, added. */
+    /* Adds to *cost what a sequence of this length costs beside linear layers, and its memory
+       beside `bytes`. */
     danaus_status (*cost)(
         danaus_model *model, danaus_device *device, int64_t length,
         danaus_model_cost *cost);
@@ -72,13 +72,13 @@ struct danaus_model {
     const char *prefix; /* of names in the file */
     blocks memory;
     danaus_model_info info;
-    int configured; /* by the architecture: what is wrong now is so in the weights */
+    int configured; /* set by the architecture: later errors are in the weights */
     int64_t others; /* numbers read that are no weights of linear layers */
-    int64_t packed; /* bytes of what is packed beside linear layers */
+    int64_t packed; /* bytes of packed weights beside linear layers */
     pooling pooling;
     linear pooler; /* of a pooled row, then tanh; without a plan: nothing */
     head head;
-    linear next;    /* logits of what follows a row; without a plan: not causal */
+    linear next;    /* logits of the next token; without a plan: not causal */
     linear *linear; /* all linear layers, as they follow each other */
     int linears;
     void *own; /* of the architecture */

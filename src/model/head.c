@@ -47,7 +47,7 @@ danaus_status dn_head_open(
 
 void dn_head_close(head *h) { dn_linear_close(&h->dense); }
 
-/* x, what comes between, and scores. */
+/* Lays out x, the numbers between the layers, and scores. */
 static uintptr_t lay(const head *h, uintptr_t at, void **x, void **dense, float **y)
 {
     int64_t rows = HEAD_ROWS * h->width * dn_size_of(h->norm.dtype);

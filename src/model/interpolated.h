@@ -10,15 +10,15 @@
 /* The rank of such a layer; 0: the file has none of this name. */
 int64_t dn_interpolated_rank(binder *b, const char *name);
 
-/* Reads a layer of that rank. What does not fit is a complaint, and leaves *good 0 and nothing
-   to free. In an outline shapes are checked, and *f is left alone. */
+/* Reads a layer of that rank. If tensors do not fit, complains and leaves *good 0 and nothing
+   to free. In an outline only checks shapes, and leaves *f alone. */
 danaus_status dn_interpolated_read(
     binder *b, const char *name, int64_t rows, int64_t cols, int64_t rank, fit *f,
     int *good);
 
-/* What is written beside the basis: the other rows [M - r][r] in terms of the basis, their bias
-   less what these make of the basis', the bias of the basis [r], and where each row
-   stands when the basis comes first [M]. */
+/* Arrays that are written beside the basis: the other rows [M - r][r] in terms of the basis;
+   their bias, less these rows times the basis' bias; the bias of the basis [r]; and the place
+   of each row when the basis comes first [M]. */
 typedef struct interpolated_rest {
     double *rows, *bias, *kept_bias, *place;
 } interpolated_rest;

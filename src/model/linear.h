@@ -58,7 +58,7 @@ danaus_status dn_linear_dense(
     linear *layer, danaus_device *device, const danaus_tensor *weight,
     const danaus_tensor *bias, int adjoint, int64_t tokens);
 
-/* A layer of what was fitted, which becomes the layer's own. */
+/* Makes a layer of a fit, which then belongs to the layer. */
 danaus_status dn_linear_fitted(
     linear *layer, danaus_device *device, const char *name, fit *f,
     const linear_shape *shape);

@@ -220,8 +220,8 @@ static danaus_status take_terms(danaus_operator_plan *plan, const danaus_operato
 
 /* ---- shapes ---- */
 
-/* Where numbers pass by chains, all that lies between is batch-last: there what a chain takes
-   is the first part of what comes. */
+/* If numbers pass by chains, everything between stages is batch-last: in this layout the input
+   of a chain is the first part of the array. */
 static void look_at(danaus_operator_plan *plan, const danaus_operator *made)
 {
     int passing = 0;

@@ -17,7 +17,7 @@
 
 #define VECTOR 16 /* columns that are a whole vector of any type */
 
-/* Columns of an array, and what they take. */
+/* A product with some columns, and its memory. */
 typedef struct run {
     const danaus_operator_plan *plan;
     danaus_device *device;

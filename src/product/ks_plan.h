@@ -74,7 +74,7 @@ static inline int dn_rounds_bias(const danaus_ks_plan *plan)
     return plan->rounded_bias_at && plan->rounded_bias_at != plan->bias_at;
 }
 
-/* What the weights of a form are multiplied by: the step with the leftmost factor scales. */
+/* The factor for the weights of a form: only the step with the leftmost factor scales. */
 static inline double dn_scale_of(const danaus_ks_plan *plan, const packed_form *f)
 {
     return f->from == 0 ? plan->desc.scale : 1;

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* What a measurement takes at most, but for few runs that are long. */
+/* The longest time of a measurement, unless few runs take longer. */
 #define ENOUGH_SECONDS 0.05
 /* Rows are not measured whose estimate is so many times the least one. */
 #define HOPELESS 4
@@ -299,7 +299,7 @@ danaus_status dn_prepare_steps(danaus_device *dev, ks_step *steps, int *count)
     return status;
 }
 
-/* What a kernel pays for what follows, which measured seconds are without. */
+/* Seconds of a kernel for bias, activation and residual, which measurements leave out. */
 static double ending(const danaus_device *dev, const kernel *k, const problem *p)
 {
     problem plain = bare(p);

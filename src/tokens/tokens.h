@@ -65,7 +65,7 @@ struct danaus_tokenizer {
 
     int32_t *around; /* the template: `before` ids, then `after` */
     size_t before, after, around_capacity;
-    int keep_end; /* of what is too long */
+    int keep_end; /* of a text that is too long, not its beginning */
 
     decoded *decoded; /* of each id that there is, in order */
     size_t decoded_count;
@@ -107,8 +107,8 @@ danaus_status dn_put_words(encoding *e, span string);
 danaus_status dn_put_characters(encoding *e, span string);
 
 /* The files: bytes of tokenizer.json, or of vocab.txt and tokenizer_config.json, or of
-   tokenizer_config.json alone, where characters are tokens. *in_words: 1 if what is wrong
-   stands in vocab.txt. */
+   tokenizer_config.json alone, where characters are tokens. *in_words: 1 if the error is in
+   vocab.txt. */
 danaus_status dn_tokenizer_read(span json, danaus_tokenizer **tokenizer);
 danaus_status dn_tokenizer_read_words(
     span words, span config, danaus_tokenizer **tokenizer, int *in_words);
@@ -120,7 +120,7 @@ danaus_status dn_add_word(danaus_tokenizer *t, span word, int32_t id);
 int32_t dn_find_id(const danaus_tokenizer *t, span token); /* -1: there is none */
 const decoded *dn_decoded(const danaus_tokenizer *t, int32_t id); /* NULL likewise */
 
-/* A token that is no word gets the next id; token->id is what the file says of it. */
+/* A token that is no word gets the next id; token->id is the id in the file. */
 danaus_status dn_add_token(danaus_tokenizer *t, span string, const added_token *token);
 danaus_status dn_add_before(danaus_tokenizer *t, int32_t id);
 danaus_status dn_add_after(danaus_tokenizer *t, int32_t id);

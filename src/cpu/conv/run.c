@@ -96,8 +96,8 @@ void dn_conv_forward(
     dn_conv_window(&w, buffer);
 }
 
-/* Asks for the start of what comes next: short rows are too short for a processor to
-   notice that it is being read in order. */
+/* Prefetches the beginning of the next item: short rows end before a processor notices that
+   they are read in order. */
 static void fetch_ahead(const conv_loop *l, int64_t item)
 {
     conv_window w = { .tables = l->e->tables };

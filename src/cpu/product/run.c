@@ -185,7 +185,7 @@ static int take_slab(chain_run *c, char *panels, slab *to)
     return 1;
 }
 
-/* A slab's first step fetches what the next one begins with, which is taken before. */
+/* A slab's first step fetches the first numbers of the next slab, which is taken before. */
 static void take_slabs(void *arg, int slot)
 {
     chain_run *c = arg;
@@ -258,7 +258,7 @@ static int64_t fair_columns(const chain_run *c)
 
 /* True if slabs are faster than steps one after the other. Batch-last, products hide the loads
    of x and the stores of y, so that slabs save little. There they pay only if half of the
-   second cache holds what a tile of columns leaves between two steps, and the last cache is
+   second cache holds the results of a tile of columns between two steps, and the last cache is
    near. */
 static int slabs_pay(const chain_run *c)
 {

@@ -59,7 +59,7 @@ static inline int64_t dn_gpu_point(const gpu_conv_shape *s)
 int64_t dn_gpu_conv_parts(const gpu_conv_shape *s);
 int64_t dn_gpu_conv_norms_bytes(const gpu_conv_shape *s);
 
-/* What a transform begins and ends with: LOAD and STORE of the texts. */
+/* Where a transform loads from and stores to: LOAD and STORE of the texts. */
 typedef enum gpu_conv_place {
     GPU_CONV_ROWS,
     GPU_CONV_POINTS,

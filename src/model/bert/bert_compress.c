@@ -101,7 +101,7 @@ static danaus_status run_both(
     return dn_pass_run(w->m, w->device, b, &here, stage, 0, &w->here);
 }
 
-/* What is fitted to the rows of a stage. */
+/* A fit to the rows of a stage. */
 typedef struct stage_fit {
     moments of[BLOCK_LINEARS];
     targets part; /* of its layer that is part of a residual sum, if it is chosen */

@@ -20,7 +20,7 @@ static inline bert_stage dn_stage_of(int layer)
     return layer <= VALUE ? STAGE_QKV : (bert_stage)(layer - VALUE);
 }
 
-/* What a block reads and makes for the rows of some sequences:
+/* The inputs and results of a block's steps for the rows of some sequences:
        s1 = h + W_o mixed,  h1 = norm(s1),  u = W_1 h1,  inner = gelu(u),
        s2 = h1 + W_2 inner,  h2 = norm(s2). */
 typedef struct bert_pass {
@@ -38,7 +38,7 @@ typedef struct bert_layers {
     int makes_u; /* UP is without its activation; else it makes `inner`, and no u */
 } bert_layers;
 
-/* Runs a block from h to what the layers of a stage read, or, if `whole`, make. */
+/* Runs a block from h to the inputs of a stage's layers or, if `whole`, to their outputs. */
 danaus_status dn_pass_run(
     const bert *m, danaus_device *device, const bert_block *b,
     const bert_layers *layers, bert_stage stage, int whole, const bert_pass *p);

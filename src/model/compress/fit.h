@@ -31,7 +31,7 @@ void dn_moments_free(moments *m);
 /* y and yx as they are where targets are weight[M][N] times the inputs. */
 void dn_moments_map(const double *weight, moments *m);
 
-/* What the loss needs of the moments, all in one block. */
+/* The loss of a fit, from moments; all in one block of memory. */
 typedef struct fit_problem {
     int64_t rows, cols;
     const double *weight; /* W, the caller's */
@@ -47,7 +47,7 @@ danaus_status dn_problem_make(
     fit_problem *p);
 void dn_problem_free(fit_problem *p);
 
-/* What the loss falls by for each further rank, gains[min(M, N)], the largest first. */
+/* How much each further rank lowers the loss, gains[min(M, N)], the largest first. */
 danaus_status dn_problem_gains(const fit_problem *p, double *gains);
 
 /* A fitted layer: `rank` rows of K, basis[rank][N], are numbers kept[0 .. rank - 1]; row i of
@@ -84,7 +84,7 @@ typedef struct choices {
     int64_t chosen;
 } choices;
 
-/* Ranks 1, 2, ..., and, last, all weights, with what the loss is at each. */
+/* Ranks 1, 2, ... and, last, all weights, with the loss of each. */
 danaus_status dn_choices_make(const fit_problem *p, choices *c);
 void dn_choices_free(choices *c);
 

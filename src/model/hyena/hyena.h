@@ -194,7 +194,7 @@ danaus_status dn_hyena_text_open(
     hyena_text *t, const hyena *m, danaus_device *device, int64_t length);
 void dn_hyena_text_close(hyena_text *t);
 
-/* Goes on by n >= 1 tokens; logits[rows of the table] in host memory of what follows. */
+/* Goes on by n >= 1 tokens; logits[rows of the table], in host memory, are the next token's. */
 danaus_status dn_hyena_text_go_on(
     hyena_text *t, const int32_t *ids, int64_t n, float *logits);
 

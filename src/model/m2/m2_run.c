@@ -144,7 +144,7 @@ static danaus_status convolve_row(
     return convolve(r, length, length->length);
 }
 
-/* Rows of what was convolved, turned back. */
+/* Turns the results of convolutions back into rows. */
 static danaus_status leave(
     const running *r, int64_t first, int64_t rows, int64_t stride, void *mixed)
 {
@@ -182,7 +182,7 @@ static danaus_status run_mlp(const running *r, int64_t rows, const void *x)
         &r->block->linear[M2_DOWN], r->device, rows, r->a.inner, r->a.mixed);
 }
 
-/* The norm of what comes out of the block, for those that normalise before. */
+/* The norm of the block's output, for models whose blocks normalise their input. */
 static const affine *next_norm(const running *r)
 {
     return r->number + 1 < r->m->layers ? &r->block[1].input : &r->m->last;

@@ -242,8 +242,8 @@ static danaus_status embed_patches(
                                  .dtype = m->dtype });
 }
 
-/* From h + more, where `more` is what the block before has to add, or NULL, to h and what
-   is to be added to it, in q. */
+/* Runs a block on h + more, where `more` comes from the block before, or is NULL. Updates h
+   and leaves in q what the next block has to add to it. */
 static danaus_status run_block(
     const vit_looking *l, const vit_block *b, int64_t images, const void *more)
 {

@@ -9,7 +9,7 @@
 /* Blocks are done in at most so many runs, whatever the number of threads. */
 enum { SQUARE_RUNS = 64 };
 
-/* What is known of a run of blocks; the caller puts it together in order. */
+/* Facts about a run of blocks; the caller combines runs in order. */
 typedef struct square_facts {
     const char *why; /* NULL, or what is wrong with block number `broken` */
     int64_t broken;
@@ -54,8 +54,8 @@ struct square_job {
 danaus_status dn_square_begin(
     square_job *job, const danaus_chain *chain, int threads, square_body *body);
 
-/* All blocks of a factor. With condition, which begins with a bound of 1, what the facts say
-   of that is added to it. */
+/* Runs all blocks of a factor. Facts about the condition are added to *condition, whose bound
+   begins as 1, unless it is NULL. */
 danaus_status dn_square_run(square_job *job, int factor, danaus_condition *condition);
 
 void dn_square_end(square_job *job);

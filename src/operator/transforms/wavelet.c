@@ -46,8 +46,8 @@ static danaus_status make_chain(wavelet_job *j, int i)
     return DANAUS_OK;
 }
 
-/* Where number x of what a level works on lies in what comes to it: the first level finds
-   all in a row, later ones find averages at even places, and inverses in halves. */
+/* Where an input of a level is in the output of the level before: the first level finds all in
+   a row, later ones find averages at even places, and inverses in halves. */
 static int64_t source_of(const wavelet_job *j, int i, int64_t k, int m)
 {
     int64_t half = half_of(j, i);
