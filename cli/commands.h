@@ -1,4 +1,4 @@
-/* The commands of danaus, and what they are made of. */
+/* The commands of danaus, and the headers that they share. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H

@@ -34,7 +34,7 @@ typedef struct ranked {
 /* The greatest value first; of equal ones the lowest number. */
 void ranked_sort(ranked *all, int64_t count);
 
-/* Ranks the probabilities that softmax makes of scores. */
+/* Ranks the probabilities that softmax computes from scores. */
 void ranked_by_softmax(const float *scores, int64_t count, ranked *all);
 
 /* Writes rows x cols numbers of a model as a .npy file, if there is an output, and warns of those

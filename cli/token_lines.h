@@ -23,9 +23,9 @@ int token_lines_of(
     const char *text, const char *source, const char *model, int64_t most,
     token_lines *t);
 
-/* The tokens that the tokenizer in a model's folder has for capitals and small letters; those of
-   the nucleic acid code that stand for several bases are N if that is asked for. Returns an
-   exit status. */
+/* The tokens of capitals and small letters by the tokenizer in a model's folder. With
+   `ambiguous`, letters of the nucleic acid code that stand for several bases become N. Returns
+   an exit status. */
 int token_letters(const char *model, int ambiguous, int32_t tokens[256]);
 
 /* Reads the records of a FASTA file, each in pieces of at most `most` tokens: no text, only

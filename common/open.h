@@ -49,7 +49,7 @@ typedef struct plan_options {
             "bf16 alone (default), never, or f32 too"                                  \
     }
 
-/* How products have such an accuracy: those of f16 and bf16 lose nothing in either. */
+/* The mathematics of products for an accuracy; f16 and bf16 lose nothing with either. */
 danaus_math math_of(int accuracy);
 
 /* The option --type of programs that run models; `to` is a danaus_dtype. */

@@ -17,8 +17,7 @@ typedef struct suite {
 } suite;
 
 /* Reads lines "a,b,c,d a,b,c,d ...",batch where the batch may be missing. Empty lines, lines
-   that start with #, and the header line "problem,batch" are skipped. Returns an exit status.
-   */
+   that start with #, and the header "problem,batch" are skipped. Returns an exit status. */
 int suite_read(const char *path, suite *s);
 void suite_free(suite *s);
 

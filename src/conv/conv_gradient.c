@@ -12,7 +12,7 @@
 #include "base/piece.h"
 #include "base/status.h"
 
-/* What gradients are made of. */
+/* The operands of gradients. */
 typedef struct gradient_operands {
     const void *u, *gate_in, *gate_out, *dy; /* gates: or NULL */
     const danaus_conv_gradients *to;

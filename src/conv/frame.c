@@ -161,7 +161,7 @@ static void add_scaled(
         add_plain(DANAUS_F32, scale, from, count, -1, to);
 }
 
-/* The same for numbers of the filters' type, rounded to that of sums first. at: where the
+/* The same for numbers of the filters' type, rounded to the type of sums first. at: where the
    first one goes in the window. */
 static void add_taps(
     const conv_filters *filters, danaus_dtype sums, conv_scale scale, const void *from,

@@ -8,8 +8,8 @@
 
 #define GPU_SHARE 4 /* bytes of a GPU's cache for each number of a trial: it is full */
 
-/* Sets batch, channels and filters to those of so many rows: a batch as large as the
-   problem's, and where channels have filters of their own, several of these. */
+/* Sets batch, channels and filters for so many rows: a batch as large as the problem's and, if
+   channels have filters of their own, several filters. */
 static danaus_status choose_rows(
     danaus_device *dev, int64_t numbers, conv_problem *p, conv_trial *t)
 {

@@ -147,12 +147,12 @@ typedef struct ks_operands {
     /* The same in the type of y, for steps that take it (`rounds_bias`); may be NULL. */
     const void *rounded_bias;
     void *y;
-    danaus_activation activation; /* of what the last step makes, after the bias */
-    /* The order in which a first step reads the rows of x and a last step writes those of
-       y, in memory of the device; and how many rows x and y have. */
+    danaus_activation activation; /* of the last step's results, after the bias */
+    /* The orders in which the first step reads rows of x and the last step writes rows of y,
+       in memory of the device; and how many rows x and y have. */
     const int64_t *x_order, *y_order;
     int64_t x_rows, y_rows;
-    /* Like y, or y itself: what that is added to; or NULL. */
+    /* An array like y, or y itself, to which results are added; or NULL. */
     const void *residual;
 } ks_operands;
 
@@ -205,8 +205,8 @@ typedef struct pack_backend {
     void (*close)(danaus_device *dev, pack_map *map);
     /* The same for the other two. */
     danaus_status (*prepare)(danaus_device *dev, danaus_dtype type, int merges);
-    /* Enqueues jobs of a plan of this type, in whose type, or that of its sums, all numbers
-       come. */
+    /* Enqueues jobs of a plan of this type. Numbers come in this type or in the type of its
+       sums. */
     danaus_status (*pack)(
         danaus_device *dev, danaus_dtype type, const pack_job *jobs, int count);
     danaus_status (*merge)(danaus_device *dev, const ks_merge *m);

@@ -351,8 +351,8 @@ static danaus_status measure(factorization *f)
 
 /* ---- the chain ---- */
 
-/* Factor l of the chain from its work array; that of the transposed factor when W
-   was transposed. */
+/* Writes factor l of the chain from its work array, or from the transposed factor's if W was
+   transposed. */
 static void write_factor(const factorization *f, danaus_chain *chain, int l)
 {
     int from = f->transposed ? f->count - 1 - l : l;

@@ -11,10 +11,9 @@ typedef enum sweep_step {
 } sweep_step;
 
 /* Forward and backward over the chain, `sweeps` times; the error never grows.
-   history is NULL or gets 2 (count - 1) numbers a sweep: the energy of the one factor
-   that is not orthonormal, which is that of the product and what the squared error
-   lacks to ||W||^2. Needs non-redundant chainable factors. Work: that of the whole
-   call is `work`. */
+   history is NULL or gets 2 (count - 1) numbers a sweep: the energy of the only factor
+   that is not orthonormal, which equals the product's, and ||W||^2 minus the squared
+   error. Needs non-redundant chainable factors. `work` is the work of the whole call. */
 danaus_status dn_refine(
     ks_run *run, const ks_view *w, int sweeps, sweep_step step, double work,
     ks_factors *factors, double *history);

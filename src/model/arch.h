@@ -45,8 +45,7 @@ typedef struct arch {
     const char *name;
     /* True if config.json, with this model_type, describes such a model. */
     int (*recognizes)(const json_t *config, span type);
-    /* Fills a model that has its device and file. On failure `close` frees what was allocated.
-       */
+    /* Fills a model that has its device and file. On failure `close` frees everything. */
     danaus_status (*open)(danaus_model *model, const json_t *config);
     void (*close)(danaus_model *model);
     const encoder *encoder; /* NULL: it embeds nothing */

@@ -9,7 +9,7 @@
 /* Key of the metadata of model.safetensors in folders that danaus wrote. */
 #define FOLDER_MARK "danaus"
 
-/* Fails unless a name that stands in a file of a model is that of a file or folder beside it:
+/* Fails unless a name in a file of a model can name a file or folder beside that file:
    without a slash or a NUL, and not beginning with a dot. `where`: "modules.json". */
 danaus_status dn_folder_name(span name, const char *where);
 

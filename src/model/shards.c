@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Names of tensors that are told, of those that are not where the index says. */
+/* The most names in a message about tensors that are not where the index says. */
 #define MOST_TOLD 10
 
 /* ---- the index ---- */
@@ -91,7 +91,7 @@ static int has(const danaus_file *file, const char *name)
     return 0;
 }
 
-/* All tensors lie where the index says; those that do not are named at once. */
+/* Fails unless all tensors are where the index says; the message names those that are not. */
 static danaus_status check_places(
     const json_t *index, const shards *s, danaus_file *const *parts)
 {

@@ -12,8 +12,8 @@
 #include "io/json.h"
 #include "model/linear.h"
 
-/* Fails where config.json tells of layers that this library does not run: those of another
-   method, or with an activation or layout of their own. */
+/* Fails if config.json names layers that this library does not run: layers of another method,
+   or with an activation or layout of their own. */
 danaus_status dn_structure_check(const json_t *config);
 
 /* True for layers that have a placeholder in a folder. */

@@ -78,7 +78,7 @@ static danaus_status add_biases(
     return DANAUS_OK;
 }
 
-/* The bias of a term is in that of the sum. */
+/* Takes a term over; its bias is in the bias of the sum already. */
 static void take_term(danaus_operator *sum, danaus_operator *t)
 {
     dn_free(t->bias);

@@ -19,7 +19,7 @@ static danaus_dtype wide_type(const danaus_ks_weights *w)
     return dn_is_complex(w->plan->desc.dtype) ? DANAUS_C128 : DANAUS_F64;
 }
 
-/* Room for the products of factors from..., and for those that they are made of. */
+/* Allocates the products of factors, and the products that they are computed from. */
 static danaus_status allocate_products(danaus_ks_weights *w)
 {
     int64_t most = 0;
@@ -94,7 +94,7 @@ typedef struct job_list {
     pack_job job[DN_MOST_FORMS + 2];
 } job_list;
 
-/* A merged form is packed at once: the room that its product lies in is for one. */
+/* Packs a merged form at once: there is room for one product only. */
 static danaus_status pack_merged(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n,
     const packed_form *f, pack_job job)

@@ -335,8 +335,8 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
     return DANAUS_OK;
 }
 
-/* A step for each factor's weight gradient, which the host has no rows for: those of
-   products make it there. */
+/* Chooses a step for each factor's weight gradient. The host has no rows for these: there the
+   rows of products compute them. */
 static danaus_status choose_weight_gradients(danaus_ks_plan *plan, danaus_device *dev)
 {
     plan->weights.count = 0;

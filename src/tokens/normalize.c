@@ -57,7 +57,7 @@ static void put(normal_work *w, int32_t c)
         w->to->length += dn_put_letter(lower[i], w->to->text + w->to->length);
 }
 
-/* In the order of their classes, those of one class as they came. */
+/* Puts marks in the order of their classes; marks of one class stay in their order. */
 static danaus_status put_marks(normal_work *w)
 {
     TRY(reserve(w->to, w->mark_count * 2 * LETTER_BYTES + MOST_BYTES));

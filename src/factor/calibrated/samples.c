@@ -17,8 +17,7 @@
 
 enum { CHUNK = 512 };
 
-/* Squares of numbers up to 2^this, and their sums, are numbers of f64; so are those of 2^-this.
-   */
+/* Squares of numbers from 2^-this to 2^this, and sums of squares, are in the range of f64. */
 enum { MOST_EXPONENT = 440 };
 
 static int64_t width(const ks_calibration *c) { return c->complex ? 2 : 1; }

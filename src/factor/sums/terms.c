@@ -25,7 +25,7 @@ typedef struct whole {
     ks_dense w;
     danaus_factorize_desc fit;
     ks_sample_sums sums;
-    ks_terms given, fitted;                   /* those that are one are so in fitted */
+    ks_terms given, fitted;                   /* fitted: some pairs became one term */
     int place[DANAUS_MAX_TERMS];              /* of a given term among those */
     danaus_pattern pair[DANAUS_MAX_TERMS][2]; /* of fitted terms of two factors */
     danaus_chain *chain[DANAUS_MAX_TERMS], *part[DANAUS_MAX_TERMS];

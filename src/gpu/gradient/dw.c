@@ -254,8 +254,7 @@ static double turning_seconds(const problem *p)
            (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)dn_gpu_most_turned);
 }
 
-/* How much slower everything is on a device than on dn_gpu_measured, by its scarcest resource.
-   */
+/* How much slower a device is than dn_gpu_measured, by its scarcest resource. */
 static double slower(const gpu_facts *f, int by_tiles)
 {
     const gpu_facts *m = &dn_gpu_measured;

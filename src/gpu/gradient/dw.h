@@ -152,8 +152,7 @@ int dn_gpu_dw_moves(const gpu_dw_plan *plan, const void *operand);
 /* Bytes of `at_once` columns of x, or of dy, in scratch. */
 size_t dn_gpu_dw_moved(const gpu_dw_plan *plan, int dy);
 
-/* The launch that computes parts, and the launch that turns the lanes of blocks of `size` rows.
-   */
+/* The launches that compute parts, and that turn the lanes of blocks of `size` rows. */
 gpu_launch dn_gpu_dw_launch(const gpu_dw_plan *plan, int64_t columns);
 gpu_launch dn_gpu_turn_lanes_launch(const problem *p, int64_t columns, int64_t size);
 

@@ -134,8 +134,7 @@ static double split_cost(
 /* Constants that were fitted to times of 16-bit numbers, to 16 %, and of tf32, to 7 %: how
    often pieces of x go in and out of shared memory, how often they are fetched, a factor for
    pieces of 32 bytes, bytes of y a clock, the power of the distance of columns s by which
-   stores of y are slower, and bytes a clock from the second cache for clusters of 1, 2 and 4.
-   */
+   stores of y are slower, and bytes a clock from the second cache for clusters of 1, 2, 4. */
 typedef struct wgmma_lanes_fit {
     double shared, fetched, pieces, y, far, rates[3];
 } wgmma_lanes_fit;

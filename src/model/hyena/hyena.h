@@ -45,8 +45,8 @@ typedef struct hyena_block {
     hyena_filter filter; /* its channels are [order - 1][filters] */
 } hyena_block;
 
-/* How sequences are convolved, made for those of a call and kept for the next. Packed plans are
-   for sequences of at most `length` tokens, others for just as many. Spectra are made
+/* Plans and spectra for the sequences of a call, kept for the next call. Packed plans are for
+   sequences of at most `length` tokens, others for exactly as many. Spectra are made
    once, if all of them do not take too much memory, else each time that they are needed. */
 typedef struct hyena_convs {
     int64_t length;
@@ -162,8 +162,7 @@ void dn_hyena_convs_free(hyena_convs *c);
 danaus_status dn_hyena_convs_cost(
     const hyena *m, danaus_device *device, int64_t length, danaus_model_cost *cost);
 
-/* Numbers of room that mixing needs behind planes[planes][tokens]; enough for fewer tokens too.
-   */
+/* How many numbers mixing needs behind planes[planes][tokens]; enough for fewer tokens, too. */
 int64_t dn_hyena_mix_room(const hyena *m, int64_t tokens);
 
 /* Mixes the prepared channels; *mixed[width][tokens] points into planes or the room. */

@@ -153,8 +153,8 @@ static int64_t rows_of(const hyena *m, int64_t tokens)
     return CEIL_DIV(tokens, MAX(tokens / m->step, 1));
 }
 
-/* At least the rows of so many tokens, and of fewer: memory for the largest chunk holds others.
-   */
+/* At least the rows of so many tokens, and of fewer, so that memory for the largest chunk is
+   enough for any. */
 static int64_t most_rows(const hyena *m, int64_t tokens)
 {
     return MIN(tokens, 2 * m->step - 1);

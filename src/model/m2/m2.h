@@ -23,8 +23,8 @@
 
 /* Filters are transformed for signals of 32, 48, 64, 96, 128, ... numbers. */
 #define M2_LENGTHS 40
-/* Bytes of spectra that stay on a CPU, once made; those of lengths that do not fit are made anew
-   for each chunk and block. On a GPU it is this part of its memory. */
+/* The most bytes of spectra that a CPU keeps; other spectra are computed for each chunk and
+   block. A GPU keeps the M2_KEPT_GPU-th part of its memory. */
 #define M2_KEPT     ((int64_t)192 << 20)
 #define M2_KEPT_GPU 8
 

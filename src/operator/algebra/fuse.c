@@ -54,8 +54,8 @@ static danaus_status fills(danaus_pattern p, danaus_pattern q, int *all)
     return DANAUS_OK;
 }
 
-/* Gives diagonal factors the patterns that suit their neighbours, and finds that of the
-   product. Their weights lie in the same order in any. */
+/* Gives diagonal factors patterns that suit their neighbours, and finds the product's pattern.
+   The order of their weights does not depend on the pattern. */
 static danaus_status align(danaus_pattern *p, int from, int to, danaus_pattern *product)
 {
     danaus_pattern left = p[from];

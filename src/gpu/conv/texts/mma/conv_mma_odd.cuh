@@ -120,8 +120,8 @@ template <int count, int size> INLINE void move_words(u32 *v, int bytes)
 /* Where chunk c lies in the first piece of 16 bytes that has some of it, in bytes. */
 FN int place_in_piece(chunk c, const X *row) { return (int)((u64)(row + c.j + c.at) % 16); }
 
-/* The pieces that have chunk c, whose numbers have one place and are safe; others are anything.
-   */
+/* The pieces that have chunk c, whose numbers have one place and are safe. Other pieces may
+   hold anything. */
 INLINE void read_pieces(chunk c, const X *row, u32 v[4 * sizeof(X)])
 {
     const int size = (int)sizeof(X), bytes = place_in_piece(c, row);
