@@ -72,7 +72,7 @@ typedef struct pack_places {
 
 /* Weights as left operands of products of tensor cores, as the registers of their threads:
    [i][tile of lanes][tile of rows][unit of columns k][lane][16 rows], zeros outside the matrix.
-   Of an operand, a unit of 32 bytes of columns k, thread t has rows t / 4 and 8 more, and of
+   An operand is a unit of 32 bytes of columns k. Thread t has its rows t / 4 and 8 more, and in
    each row two times 4 bytes: number t mod 4 of the unit's first half and of its second; or,
    with `own`, those that follow each other in all of so many units. f32 is rounded to 22 bits,
    whose first 11 and others are two tf32 numbers (split), or to tf32. */
