@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
+#include "common/standard.h"
 
 /* In the order of danaus_combination. */
 #define HOW "product|sum|hstack|vstack|diagonal|kronecker"

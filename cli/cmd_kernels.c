@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "common/plain.h"
+#include "common/standard.h"
 
 static const usage use = {
     .synopsis = "export|import|list FILE [--instructions NAME] [--json]",

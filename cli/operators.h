@@ -4,7 +4,7 @@
 #ifndef CLI_OPERATORS_H
 #define CLI_OPERATORS_H
 
-#include "common/standard.h"
+#include "common/output.h"
 #include "danaus/danaus.h"
 #include <jansson.h>
 

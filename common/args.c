@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/args.h"
 
-#include "common/plain.h"
 #include "common/standard.h"
 
 #include <errno.h>
@@ -19,84 +18,8 @@
 
 void (*args_look)(const usage *use, const arg *table);
 
-static const char *program = "danaus";
-static char running[80] = "danaus"; /* and the command whose options were parsed */
-static const arg *rows;             /* its table */
-static int given[MAX_ARGS];         /* by row */
-
-void args_begin(const char *name)
-{
-    program = name;
-    snprintf(running, sizeof running, "%s", name);
-}
-
-const char *args_command(void)
-{
-    const char *space = strchr(running, ' ');
-    return space ? space + 1 : running;
-}
-
-/* ---- sentences ---- */
-
-static void print_sentence(const char *kind, const char *format, va_list rest)
-{
-    char sentence[2 * PATH_MAX];
-    vsnprintf(sentence, sizeof sentence, format, rest);
-    standard_names(sentence, sizeof sentence);
-    fprintf(stderr, "%s: %s", running, kind);
-    print_plain(sentence, stderr);
-    fputc('\n', stderr);
-}
-
-int usage_error(const char *format, ...)
-{
-    va_list rest;
-    va_start(rest, format);
-    print_sentence("", format, rest);
-    va_end(rest);
-    return STATUS_USAGE;
-}
-
-int failure(const char *format, ...)
-{
-    va_list rest;
-    va_start(rest, format);
-    print_sentence("", format, rest);
-    va_end(rest);
-    return STATUS_FAILURE;
-}
-
-int refuse_if(int wrong, const char *format, ...)
-{
-    va_list rest;
-    va_start(rest, format);
-    if (wrong)
-        print_sentence("", format, rest);
-    va_end(rest);
-    return wrong ? STATUS_USAGE : STATUS_OK;
-}
-
-int fail_if(int failed, const char *format, ...)
-{
-    va_list rest;
-    va_start(rest, format);
-    if (failed)
-        print_sentence("", format, rest);
-    va_end(rest);
-    return failed ? STATUS_FAILURE : STATUS_OK;
-}
-
-void warning(const char *format, ...)
-{
-    va_list rest;
-    va_start(rest, format);
-    print_sentence("warning: ", format, rest);
-    va_end(rest);
-}
-
-int library_failure(void) { return failure("%s", danaus_error_detail()); }
-
-int library(_Bool failed) { return failed ? library_failure() : STATUS_OK; }
+static const arg *rows;     /* the table of the command that runs */
+static int given[MAX_ARGS]; /* by row */
 
 /* ---- help ---- */
 
@@ -122,7 +45,9 @@ static void print_row(
 
 static void print_help(const usage *use, const arg *table)
 {
-    printf("Usage: %s %s\n\n%s\nOptions:\n", running, use->synopsis, use->about);
+    printf(
+        "Usage: %s %s\n\n%s\nOptions:\n", sentences_subject(), use->synopsis,
+        use->about);
     for (const arg *a = table; a->name; a++)
         print_row(a->letter, a->name, a->takes, a->help);
     print_row('h', "help", NULL, "print this and exit");
@@ -282,7 +207,7 @@ static int check_operands(const usage *use, int count, char **operands)
     for (int i = 0; i < count && (!use->texts || i < use->texts); i++)
         if (!*operands[i])
             return usage_error(
-                "operand %d of %s (%s) is an empty name", i + 1, args_command(),
+                "operand %d of %s (%s) is an empty name", i + 1, sentences_command(),
                 use->operands);
     return STATUS_OK;
 }
@@ -362,7 +287,7 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
         args_look(use, table);
         return ARGS_DONE;
     }
-    snprintf(running, sizeof running, "%s %s", program, argv[0]);
+    sentences_of(argv[0]);
     rows = table;
     memset(given, 0, sizeof given);
     for (; table[n].name && n < MAX_ARGS; n++) {

@@ -4,18 +4,8 @@
 #ifndef COMMON_ARGS_H
 #define COMMON_ARGS_H
 
+#include "common/sentences.h"
 #include "danaus/danaus.h"
-
-/* Exit statuses of the program. */
-enum { STATUS_OK = 0, STATUS_FAILURE = 1, STATUS_USAGE = 2 };
-
-/* Forwards an exit status that is a failure's. */
-#define TRY(call)                                                                      \
-    do {                                                                               \
-        int try_status = (call);                                                       \
-        if (try_status != STATUS_OK)                                                   \
-            return try_status;                                                         \
-    } while (0)
 
 /* args_parse() returns ARGS_GO_ON if the command should go on, ARGS_DONE after help. */
 enum { ARGS_GO_ON = STATUS_OK, ARGS_DONE = -1 };
@@ -80,22 +70,5 @@ int args_most(const char *name, int64_t value, int64_t most);
 
 /* Set while tables are looked at: args_parse() hands its table over and returns ARGS_DONE. */
 extern void (*args_look)(const usage *use, const arg *table);
-
-/* Names the program, until a command's options are parsed. */
-void args_begin(const char *program);
-
-/* The command that runs, "apply". */
-const char *args_command(void);
-
-/* Print "danaus COMMAND: sentence" to standard error and return the status. fail_if() and
-   refuse_if() print nothing and return STATUS_OK if all is well. Their condition must not set
-   a value that the sentence prints, for example errno: arguments are evaluated in any order. */
-int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int fail_if(int failed, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int refuse_if(int wrong, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int library_failure(void); /* with the library's own sentence */
-int library(_Bool failed); /* library_failure() if a call of the library failed */
-void warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -4,7 +4,7 @@
 #define COMMON_FACTS_H
 
 #include "common/report.h"
-#include "common/standard.h"
+#include "common/output.h"
 
 /* A JSON object of members "name:K other:K", where K says what the argument is:
      i  int64_t             d  int

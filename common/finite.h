@@ -4,7 +4,7 @@
 #ifndef COMMON_FINITE_H
 #define COMMON_FINITE_H
 
-#include "common/standard.h"
+#include "common/output.h"
 #include "danaus/danaus.h"
 
 /* The number of values of an array that are infinite or NaN; data may be NULL. A complex value

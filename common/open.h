@@ -4,7 +4,7 @@
 #define COMMON_OPEN_H
 
 #include "common/args.h"
-#include "common/standard.h"
+#include "common/output.h"
 
 typedef struct device_options {
     const char *name; /* NULL: "cpu" */

@@ -79,7 +79,7 @@ static void take_signals(void)
 
 int program_main(const program *p, int argc, char **argv)
 {
-    args_begin(p->name);
+    sentences_begin(p->name);
     take_signals();
     int status = choose(p, argc, argv);
     if (status == ARGS_DONE)

@@ -25,7 +25,7 @@ int report_json(json_t *value)
 {
     json_t *all = json_pack(
         "{s:i, s:s, s:s}", "schema", REPORT_SCHEMA, "version", danaus_version(),
-        "command", args_command());
+        "command", sentences_command());
     int failed =
         !value || json_object_update(all, value) || dump(all) || putchar('\n') == EOF;
     json_decref(all);

@@ -1,8 +1,8 @@
-/* Standard input and output in place of files, and pipes. */
+/* Standard input and pipes in place of files. */
 // SPDX-License-Identifier: Apache-2.0
 #include "common/standard.h"
 
-#include "common/args.h"
+#include "common/sentences.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,40 +15,18 @@
 #include <unistd.h>
 
 #define WRITER_WAIT 1000 /* ms that a pipe may have no writer */
-#define MOST_PIPES  64   /* that sentences name as they were given */
+#define MOST_PIPES  64
 
-/* ---- names ---- */
-
-static struct {
-    const char *given;
-    char path[32];
-} pipes[MOST_PIPES];
-static int pipe_count;
-
+/* Paths stay: sentences and maps use them until the program ends. */
 static const char *name_pipe(const char *given, int fd)
 {
-    int i = pipe_count < MOST_PIPES - 1 ? pipe_count++ : MOST_PIPES - 1;
-    pipes[i].given = given;
-    snprintf(pipes[i].path, sizeof pipes[i].path, "/dev/fd/%d", fd);
-    return pipes[i].path;
+    static char paths[MOST_PIPES][32];
+    static int count;
+    char *path = paths[count < MOST_PIPES - 1 ? count++ : MOST_PIPES - 1];
+    snprintf(path, sizeof *paths, "/dev/fd/%d", fd);
+    sentences_name(path, given);
+    return path;
 }
-
-void standard_names(char *sentence, size_t size)
-{
-    for (int i = 0; i < pipe_count; i++) {
-        size_t length = strlen(pipes[i].path);
-        char *at = strstr(sentence, pipes[i].path);
-        if (!at || (at[length] >= '0' && at[length] <= '9'))
-            continue;
-        char *rest = strdup(at + length);
-        snprintf(
-            at, size - (size_t)(at - sentence), "%s%s", pipes[i].given,
-            rest ? rest : "");
-        free(rest);
-    }
-}
-
-/* ---- input ---- */
 
 /* The descriptor that a name of /dev means; -1: it means none. */
 static int descriptor_of(const char *name)
@@ -140,53 +118,4 @@ int standard_input(const char **name)
         S_ISDIR(s.st_mode))
         return STATUS_OK;
     return take_stream(name, &s);
-}
-
-/* ---- output ---- */
-
-static int is_standard(const char *path)
-{
-    struct stat out, s;
-    return !fstat(STDOUT_FILENO, &out) && !stat(path, &s) && out.st_dev == s.st_dev &&
-           out.st_ino == s.st_ino;
-}
-
-static int is_terminal(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    int yes = fd >= 0 && isatty(fd);
-    if (fd >= 0)
-        close(fd);
-    return yes;
-}
-
-static int check_stream(const output *o)
-{
-    struct stat s;
-    if (o->standard)
-        TRY(args_refuse("json", "and -o - cannot both have standard output"));
-    int terminal =
-        o->standard ? isatty(STDOUT_FILENO)
-                    : !stat(o->path, &s) && S_ISCHR(s.st_mode) && is_terminal(o->path);
-    return fail_if(
-        terminal, "%s is a terminal: name a file, or lead it to one",
-        o->standard ? "standard output" : o->name);
-}
-
-int output_is_standard(const output *o) { return o->standard; }
-
-int output_open(output *o, const char *name)
-{
-    TRY(refuse_if(!name, "-o FILE is needed (try --help)"));
-    *o = (output){ .name = name, .path = strcmp(name, "-") ? name : "/dev/stdout" };
-    TRY(library(danaus_file_check_output(o->path, &o->replaced)));
-    if (o->replaced)
-        return STATUS_OK;
-    o->standard = is_standard(o->path);
-    return check_stream(o);
-}
-
-int output_maybe(output *o, const char *name)
-{
-    return name ? output_open(o, name) : STATUS_OK;
 }

@@ -123,8 +123,27 @@ def name_complaints():
             yield f"{name} is defined in {' and in '.join(files)}"
 
 
+def circle_complaints():
+    """Files, each .c with its .h, that include each other in a circle."""
+    folders = (pathlib.Path(x) for x in ("src", "common", "cli"))
+    files = [p for x in folders for p in sorted(x.rglob("*.[ch]"))]
+    name_of = {p: str(p.with_suffix("")).removeprefix("src/") for p in files}
+    needs = {name: set() for name in name_of.values()}
+    for path, name in name_of.items():
+        found = re.findall(r'^#\s*include "([^"]+)\.h"', path.read_text(), re.M)
+        needs[name] |= {x for x in found if x in needs and x != name}
+    while ends := {name for name, others in needs.items() if not others}:
+        needs = {name: x - ends for name, x in needs.items() if name not in ends}
+    starts = set().union(*needs.values())
+    while free := {name for name in needs if name not in starts}:
+        needs = {name: x for name, x in needs.items() if name not in free}
+        starts = set().union(*needs.values())
+    if needs:
+        yield f"these include each other in circles: {', '.join(sorted(needs))}"
+
+
 def main():
-    found = [*size_complaints(), *name_complaints()]
+    found = [*size_complaints(), *name_complaints(), *circle_complaints()]
     for layer, allowed in LAYERS.items():
         for path in sorted(pathlib.Path(layer).rglob("*")):
             ours = path.suffix in (".c", ".cpp", ".h", ".inc", ".def")

@@ -7,7 +7,7 @@
 #include "bench/program/records.h"
 #include "common/open.h"
 #include "common/report.h"
-#include "common/standard.h"
+#include "common/output.h"
 #include "common/suite.h"
 #include "common/timing.h"
 

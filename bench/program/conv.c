@@ -9,7 +9,7 @@
 #include "bench/program/origin.h"
 #include "common/open.h"
 #include "common/report.h"
-#include "common/standard.h"
+#include "common/output.h"
 
 #include <inttypes.h>
 #include <math.h>

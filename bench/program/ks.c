@@ -6,7 +6,7 @@
 #include "common/open.h"
 #include "bench/program/records.h"
 #include "common/report.h"
-#include "common/standard.h"
+#include "common/output.h"
 #include "common/suite.h"
 
 #include <math.h>

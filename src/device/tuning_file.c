@@ -4,6 +4,7 @@
    A row begins with the place of the measurement: backend, machine, instruction set and
    threads. Fields have neither commas nor quotes. */
 // SPDX-License-Identifier: Apache-2.0
+#include "device/tuning.h"
 #include "device/tuning_table.h"
 
 #include "base/map.h"

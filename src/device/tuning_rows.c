@@ -1,6 +1,7 @@
 /* The rows of tuning tables as text, section by section. Numbers are read and written
    without the locale. */
 // SPDX-License-Identifier: Apache-2.0
+#include "device/tuning.h"
 #include "device/tuning_table.h"
 
 #include "base/dtype.h"

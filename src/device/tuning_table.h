@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "base/thread.h"
-#include "device/tuning.h"
+#include "device/conv.h"
 
 /* What a row is about. Files have their rows in this order. */
 typedef enum tuning_section {

@@ -10,6 +10,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "math/pattern.h"
 
 #include <limits.h>

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "math/pattern.h"
 
 #include <inttypes.h>

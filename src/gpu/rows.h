@@ -1,4 +1,4 @@
-/* The families of rows in the table of rows.c. */
+/* The families of rows in the table of table.c. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_ROWS_H
 #define DN_GPU_ROWS_H

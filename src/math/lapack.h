@@ -1,4 +1,4 @@
-/* LAPACK, which only lapack.c and lapack_library.c know. Its matrices are column-major, so it
+/* LAPACK, which only lapack.c calls; lapack_library.h loads it. Its matrices are column-major, so it
    sees ours transposed. Its sizes have 32 bits, which is checked when a call is planned.
    Elements are f64 or (complex) pairs of f64, with at most INT_MAX rows and columns. */
 // SPDX-License-Identifier: Apache-2.0
@@ -83,17 +83,5 @@ void dn_lu_solve(
 /* An estimate of ||a^-1||_1 from below, given ||a||_1; `work` holds 6 n doubles. */
 double dn_lu_inverse_norm(
     int complex, int64_t n, const double *a, double norm, double *work);
-
-/* Every call of the functions here lies between these two. The first one loads LAPACK,
-   and fails where there is none, or no room in memory for `threads` threads that call it
-   at once. They nest and may be called from any thread. */
-danaus_status dn_lapack_begin(int threads);
-void dn_lapack_end(int threads);
-
-/* Between these two calls, which lie between those, LAPACK stays on the thread that calls
-   it: threads of its own, working on many small blocks at once, would only be in each
-   other's way. They nest, too. */
-void dn_lapack_alone(void);
-void dn_lapack_as_before(void);
 
 #endif

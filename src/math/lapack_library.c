@@ -10,8 +10,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "math/lapack_library.h"
 
-#include "math/lapack.h"
-
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/numbers.h"

@@ -4,8 +4,8 @@
 #define DN_MODEL_ARCH_H
 
 #include "danaus/model.h"
+#include "model/chunk.h"
 #include "model/config.h"
-#include "model/encode.h"
 #include "model/head.h"
 #include "model/linear.h"
 #include "model/pooling.h"

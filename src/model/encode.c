@@ -10,13 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-void *dn_cut(uintptr_t *at, int64_t bytes)
-{
-    void *part = (void *)*at;
-    *at += dn_aligned(bytes);
-    return part;
-}
-
 /* Memory for the largest chunk, and for copies from and to the host. */
 typedef struct encoder_run {
     danaus_model *model;
@@ -31,23 +24,6 @@ typedef struct encoder_run {
     int32_t *host_positions;
     chunk_listener listener;
 } encoder_run;
-
-int64_t dn_chunk_of(
-    const int64_t *offsets, int64_t sequences, int64_t first, int64_t tokens)
-{
-    int64_t n = 1;
-    while (first + n < sequences && offsets[first + n + 1] - offsets[first] <= tokens)
-        n++;
-    return n;
-}
-
-int64_t dn_longest(const nn_sequences *sequences)
-{
-    int64_t longest = 0;
-    for (int64_t i = 0; i < sequences->count; i++)
-        longest = MAX(longest, sequences->offsets[i + 1] - sequences->offsets[i]);
-    return longest;
-}
 
 static int64_t chunk_tokens(const encoder_run *e)
 {
@@ -107,14 +83,6 @@ static void number_tokens(
     for (int64_t i = 0; i < sequences; i++)
         for (int64_t t = e->host_offsets[i]; t < e->host_offsets[i + 1]; t++)
             e->host_positions[t] = (int32_t)(t - e->host_offsets[i]);
-}
-
-danaus_status dn_chunk_report(const token_chunk *c, double done)
-{
-    const chunk_listener *l = &c->listener;
-    if (l->tell && l->tell(l->user, l->from + l->share * done))
-        return dn_fail(DANAUS_ERR_CANCELLED, "the caller gave up");
-    return DANAUS_OK;
 }
 
 /* The rows h of `n` sequences. */

@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "model/encode.h"
+#include "model/chunk.h"
 
 /* BERT keeps the bias once or twice, under one of two names. */
 static danaus_status bind_bias(head *h, binder *b)

@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "math/pattern.h"
 #include "model/interpolated.h"
-#include "model/structure.h"
 
 #include <inttypes.h>
 #include <stdio.h>

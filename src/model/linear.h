@@ -10,6 +10,13 @@
 #include "model/bind.h"
 #include "model/compress/fit.h"
 
+/* True for the tensor of a placeholder (structure.h), which stands for a layer that is no
+   dense matrix. */
+static inline int dn_is_placeholder(const danaus_tensor *t)
+{
+    return t->ndim == 1 && !t->shape[0];
+}
+
 typedef struct linear_shape {
     int64_t rows, cols;
     danaus_activation activation;

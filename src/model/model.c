@@ -8,6 +8,7 @@
 #include "device/nn.h"
 #include "io/file.h"
 #include "model/compress/compress.h"
+#include "model/encode.h"
 #include "model/shards.h"
 #include "model/structure.h"
 

@@ -19,12 +19,6 @@ danaus_status dn_structure_check(const json_t *config);
 /* True for layers that have a placeholder in a folder. */
 int dn_structure_has(const linear *layer);
 
-/* True for the tensor of a placeholder. */
-static inline int dn_is_placeholder(const danaus_tensor *t)
-{
-    return t->ndim == 1 && !t->shape[0];
-}
-
 /* How many layers of a model these are. */
 int dn_structure_count(const danaus_model *model);
 

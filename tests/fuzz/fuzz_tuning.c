@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
+#include "device/tuning.h"
 #include "device/tuning_table.h"
 
 static int fits(const kernel *k, const problem *p)

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "model/compress/fit.h"
 #include "support/device.h"
 

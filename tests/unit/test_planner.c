@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "product/planner.h"
 
+#include "device/tuning.h"
 #include "device/tuning_table.h"
 #include "gpu/gpu.h"
 #include "support/files.h"

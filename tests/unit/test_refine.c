@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "factor/refine.h"
-#include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"

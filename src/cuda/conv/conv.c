@@ -5,7 +5,6 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "cuda/conv/conv_short.h"
 
 #define UNIT 16 /* a window has a multiple of so many points */
 

@@ -166,4 +166,10 @@ danaus_status dn_cuda_stream_run(
     danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
     const void *u, void *y);
 
+/* ---- few taps (conv_short.c): members of dn_cuda_conv ---- */
+
+danaus_status dn_cuda_few_taps(danaus_device *dev, const short_operands *operands);
+danaus_status dn_cuda_few_taps_gradient(
+    danaus_device *dev, const short_gradient_operands *operands);
+
 #endif

@@ -3,8 +3,6 @@
    otherwise by a launch before. Packed sequences are first copied to scratch, as tables that
    are arguments of launches. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv_short.h"
-
 #include "base/dtype.h"
 #include "base/status.h"
 #include "cuda/conv/conv.h"

@@ -4,13 +4,14 @@
    X and Y are scaled by powers of two, so that squares stay in range; then K is seen
    times y_scale / x_scale. */
 // SPDX-License-Identifier: Apache-2.0
-#include "factor/calibrated/weighted.h"
+#include "factor/calibrated/calibration.h"
 
 #include "factor/calibrated/wide.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "math/lapack_library.h"
 #include "math/pattern.h"
 
 #include <inttypes.h>
@@ -330,17 +331,6 @@ double dn_calibration_residual(
     dn_factors_times(pool, f, 0, f->count, x, &r->y, &r->u, &r->v);
     dn_columns_subtract(target, &r->y);
     return dn_columns_energy(&r->y);
-}
-
-danaus_status dn_calibration_measure(
-    thread_pool *pool, const ks_calibration *c, const ks_factors *f, double distance,
-    double *error)
-{
-    if (c->desc->inputs)
-        return dn_samples_measure(pool, c, f, error);
-    TRY(dn_weighted_error(pool, c, f, error));
-    *error = fmax(0, *error - c->lambda * distance);
-    return DANAUS_OK;
 }
 
 danaus_status dn_calibration_bias(

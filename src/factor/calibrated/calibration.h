@@ -39,12 +39,6 @@ danaus_status dn_calibration_read(
     double scale, ks_calibration *c);
 void dn_calibration_free(ks_calibration *c);
 
-/* *error = ||Y - X K^T||^2 for the factors of W, as seen: from the samples if there are
-   some, else from T - K L; distance is ||W - K||^2. */
-danaus_status dn_calibration_measure(
-    thread_pool *pool, const ks_calibration *c, const ks_factors *f, double distance,
-    double *error);
-
 /* Writes mean(y) - K mean(x), unscaled, M numbers. */
 danaus_status dn_calibration_bias(
     thread_pool *pool, const ks_calibration *c, const ks_factors *f, double *bias);

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
-#include "math/lapack.h"
+#include "math/lapack_library.h"
 
 #include <inttypes.h>
 #include <limits.h>

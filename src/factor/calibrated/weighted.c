@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { STEPS = 10, SWEEPS = 4 };
@@ -219,4 +220,15 @@ danaus_status dn_weighted_refine(
     danaus_status status = make_passes(&c, sweeps ? sweeps : SWEEPS, work, k->floor);
     calibration_free(&c);
     return status;
+}
+
+danaus_status dn_calibration_measure(
+    thread_pool *pool, const ks_calibration *c, const ks_factors *f, double distance,
+    double *error)
+{
+    if (c->desc->inputs)
+        return dn_samples_measure(pool, c, f, error);
+    TRY(dn_weighted_error(pool, c, f, error));
+    *error = fmax(0, *error - c->lambda * distance);
+    return DANAUS_OK;
 }

@@ -32,4 +32,10 @@ danaus_status dn_weighted_refine(
     ks_run *run, const ks_calibration *c, int chainable, int sweeps, double work,
     ks_factors *factors);
 
+/* *error = ||Y - X K^T||^2 for the factors of W, as seen: from the samples if there are
+   some, else from T - K L; distance is ||W - K||^2. */
+danaus_status dn_calibration_measure(
+    thread_pool *pool, const ks_calibration *c, const ks_factors *f, double distance,
+    double *error);
+
 #endif

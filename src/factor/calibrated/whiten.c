@@ -5,6 +5,7 @@
 #include "factor/calibrated/wide.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/lapack_library.h"
 #include "math/pattern.h"
 
 typedef struct columns_of_block {

@@ -3,6 +3,7 @@
 #include "factor/calibrated/wide.h"
 
 #include "base/numbers.h"
+#include "math/lapack_library.h"
 
 enum { ROWS = 96 };
 

@@ -17,7 +17,7 @@
 #include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "math/pattern.h"
 
 #include <math.h>

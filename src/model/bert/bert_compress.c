@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
-#include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "model/compress/least.h"
 
 #include <inttypes.h>

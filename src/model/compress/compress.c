@@ -12,12 +12,11 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
-#include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "model/compress/least.h"
 #include "model/compress/pieces.h"
 
 #include <inttypes.h>
-#include <regex.h>
 #include <string.h>
 
 #define USUAL_RIDGE 0.05
@@ -35,31 +34,6 @@ danaus_status dn_compression_report(const danaus_model_compression *how, double 
     if (how->progress && how->progress(how->user, done))
         return dn_fail(DANAUS_ERR_CANCELLED, "compression was cancelled");
     return DANAUS_OK;
-}
-
-danaus_status dn_match_layers(
-    const danaus_model *model, const char *expression, int *matches)
-{
-    regex_t pattern;
-    char reason[80];
-    int found = 0, failed = 0;
-    if (expression &&
-        (failed = regcomp(&pattern, expression, REG_EXTENDED | REG_NOSUB))) {
-        regerror(failed, &pattern, reason, sizeof reason);
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no regular expression: %s", expression,
-            reason);
-    }
-    for (int i = 0; i < model->linears; i++)
-        found += matches[i] =
-            !expression || !regexec(&pattern, model->linear[i].name, 0, NULL, 0);
-    if (expression)
-        regfree(&pattern);
-    if (found)
-        return DANAUS_OK;
-    return dn_fail(
-        DANAUS_ERR_ARGUMENT, "no layer has a name that matches \"%.80s\"",
-        expression ? expression : "");
 }
 
 /* ---- budgets of all layers ---- */

@@ -13,11 +13,6 @@ danaus_status dn_compress(
     danaus_model *model, danaus_device *device, const samples *s,
     const danaus_model_compression *how);
 
-/* matches[linears]: whether the name of a layer matches a regular expression; NULL: all do.
-   That none does is DANAUS_ERR_ARGUMENT. */
-danaus_status dn_match_layers(
-    const danaus_model *model, const char *expression, int *matches);
-
 /* Makes the choices of layer `number`; where it leaves them as they are the layer takes no
    part. */
 typedef danaus_status choices_maker(void *user, int number, choices *c);

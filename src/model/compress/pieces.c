@@ -6,6 +6,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
+#include <regex.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,31 @@ static int64_t bytes_of(const compress_work *w, const int *chosen)
         most = MAX(most, 8 * (m * n + n * n));
     }
     return (sum + most) * (int64_t)sizeof(double);
+}
+
+danaus_status dn_match_layers(
+    const danaus_model *model, const char *expression, int *matches)
+{
+    regex_t pattern;
+    char reason[80];
+    int found = 0, failed = 0;
+    if (expression &&
+        (failed = regcomp(&pattern, expression, REG_EXTENDED | REG_NOSUB))) {
+        regerror(failed, &pattern, reason, sizeof reason);
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no regular expression: %s", expression,
+            reason);
+    }
+    for (int i = 0; i < model->linears; i++)
+        found += matches[i] =
+            !expression || !regexec(&pattern, model->linear[i].name, 0, NULL, 0);
+    if (expression)
+        regfree(&pattern);
+    if (found)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "no layer has a name that matches \"%.80s\"",
+        expression ? expression : "");
 }
 
 static danaus_status open_pieces(compress_work *w, int *chosen)

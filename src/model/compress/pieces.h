@@ -3,8 +3,9 @@
 #ifndef DN_MODEL_COMPRESS_PIECES_H
 #define DN_MODEL_COMPRESS_PIECES_H
 
-#include "model/compress/compress.h"
+#include "model/arch.h"
 #include "model/compress/outer.h"
+#include "model/compress/samples.h"
 
 struct compress_work;
 
@@ -59,5 +60,10 @@ danaus_status dn_pieces_watch(compress_work *w);
 /* The rows that a piece reads in a batch, in the model as it is. */
 danaus_status dn_piece_record(
     compress_work *w, watched_layer *p, int64_t first, recorder *to);
+
+/* matches[linears]: whether the name of a layer matches a regular expression; NULL: all do.
+   That none does is DANAUS_ERR_ARGUMENT. */
+danaus_status dn_match_layers(
+    const danaus_model *model, const char *expression, int *matches);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "model/arch.h"
+#include "model/encode.h"
 
 /* A batch has at most so many, unless one sequence has more. */
 #define BATCH_TOKENS 4096

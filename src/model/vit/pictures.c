@@ -4,7 +4,7 @@
 
 #include "base/numbers.h"
 #include "base/status.h"
-#include "model/encode.h"
+#include "model/chunk.h"
 #include "model/words.h"
 
 #include <inttypes.h>
