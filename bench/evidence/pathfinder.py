@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Pathfinder: two dots lie on one dashed curve, or on two. M2-ViT reads single pixels.
+"""Pathfinder: two dots lie on one dashed curve, or on two. M2-ViT reads squares of pixels.
 
     pathfinder.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--steps N] [--small]
-        [--sizes 32,64,128]
+        [--sizes 32,64,128] [--patch N] [--pictures N]
 
-Pictures of 32 x 32 to 128 x 128 pixels, that is 1,024 to 16,384 tokens, are made by
-scikit-image and kept in FOLDER; a tenth of them is held out. Chance is 50 %.
+scikit-image makes pictures of 32 x 32 to 128 x 128 pixels, which FOLDER keeps. A token is one
+pixel, or N x N: 1,024 to 16,384 tokens. A tenth of the pictures is held out. Chance is 50 %.
 
 Sources: Linsley et al., Learning long-range spatial dependencies (arXiv 1805.08315), for
 the task; Fu et al., FlashFFTConv (arXiv 2311.05908), table 7 (96.9 % at 128 x 128).
@@ -108,11 +108,11 @@ def pictures(folder: str, size: int, count: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(x), torch.from_numpy(found["joined"]).long()
 
 
-def make(size: int, small: bool) -> nn.Module:
+def make(size: int, patch: int, small: bool) -> nn.Module:
     width, layers = (16, 1) if small else (128, 6)
     config = models.M2ViTConfig(
         hidden_size=width, num_hidden_layers=layers, intermediate_size=2 * width,
-        image_size=size, patch_size=1, num_channels=1, num_labels=2, hyena_emb_dim=33,
+        image_size=size, patch_size=patch, num_channels=1, num_labels=2, hyena_emb_dim=33,
         residual_long_conv=True, drop_path_rate=0.0,
     )  # fmt: skip
     return models.M2ViTForImageClassification(config)
@@ -130,15 +130,17 @@ def accuracy(o, model: nn.Module, x: Tensor, labels: Tensor, batch: int) -> floa
 def main() -> None:
     parser = common.options(__doc__)
     parser.add_argument("--sizes", default="32,64,128")
+    parser.add_argument("--patch", type=int, default=1)
+    parser.add_argument("--pictures", type=int, default=8000)
     o = parser.parse_args()
-    tokens, steps, count = (4096, 6, 40) if o.small else (65536, o.steps or 2000, 8000)
-    record = common.Record(o, "size steps parameters accuracy")
+    tokens, steps, count = (4096, 6, 40) if o.small else (65536, o.steps or 2000, o.pictures)
+    record = common.Record(o, "size patch pictures steps parameters accuracy")
     for size in [32] if o.small else [int(n) for n in o.sizes.split(",")]:
         x, labels = (t.to(o.device) for t in pictures(o.data, size, count))
-        held, batch = count // 10, max(1, tokens // size**2)
+        held, batch = count // 10, max(1, tokens * o.patch**2 // size**2)
         for seed in range(o.seeds):
             torch.manual_seed(seed)
-            model = make(size, o.small)
+            model = make(size, o.patch, o.small)
 
             def loss(model=model, x=x, labels=labels) -> Tensor:
                 some = torch.randint(held, len(x), (batch,), device=o.device)
@@ -149,8 +151,8 @@ def main() -> None:
 
             common.Training(o, model, 1e-3, decay=0.05).for_steps(steps, loss)
             found = accuracy(o, model, x[:held], labels[:held], batch)
-            numbers = {"steps": steps, "parameters": common.parameters(model)}
-            record.add(seed, size=size, **numbers, accuracy=found)
+            numbers = {"pictures": count, "steps": steps, "parameters": common.parameters(model)}
+            record.add(seed, size=size, patch=o.patch, **numbers, accuracy=found)
     common.summary(o, "size", "accuracy")
     common.draw(o, plot, "Pathfinder-like pictures")
 

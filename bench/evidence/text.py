@@ -2,10 +2,11 @@
 """Text at a fixed time, and models of text at equal parameters.
 
     text.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--minutes M] [--small]
+        [--models hyena,m2-gpt,transformer,m2-bert,bert]
 
 Bytes of text.txt, the last twentieth held out; perplexities are those of a byte.
 
-    hyena, hyena-torch.fft     the same Hyena with the convolutions of danaus and of torch.fft,
+    hyena                      and hyena-torch.fft: the same Hyena with the convolutions of danaus and of torch.fft,
                                for the same time
     m2-gpt, transformer        for the same steps
     m2-bert, bert              masked bytes, for the same steps
@@ -28,6 +29,7 @@ from torch_models import plain
 
 from danaus.torch import models
 
+MODELS = "hyena m2-gpt transformer m2-bert bert".split()
 WORDS, MASK = 256, 1  # the byte 1 is in no text
 
 
@@ -142,18 +144,23 @@ def train_for(o, record, seed: int, name: str, model: nn.Module, text: Text) -> 
 def main() -> None:
     parser = common.options(__doc__)
     parser.add_argument("--minutes", type=float, default=0.6)
+    parser.add_argument("--models", default=",".join(MODELS))
     o = parser.parse_args()
+    chosen = o.models.split(",")
+    if unknown := set(chosen) - set(MODELS):
+        parser.error(f"--models knows {', '.join(MODELS)}, not {', '.join(sorted(unknown))}")
     width, layers, length, tokens, steps = 512, 6, 8192, 65536, o.steps or 200
     if o.small:
         width, layers, length, tokens, steps = 32, 2, 128, 512, 3
     record = common.Record(o, "model steps parameters seconds perplexity")
     long, short = Text(o, tokens, length), Text(o, tokens, min(length, 1024))
     for seed in range(o.seeds):
-        torch.manual_seed(seed)
-        model = hyena(width, layers, length, d_inner=4 * width)
-        other = plain(model)
-        train_for(o, record, seed, "hyena", model, long)
-        train_for(o, record, seed, "hyena-torch.fft", other, long)
+        if "hyena" in chosen:
+            torch.manual_seed(seed)
+            model = hyena(width, layers, length, d_inner=4 * width)
+            other = plain(model)
+            train_for(o, record, seed, "hyena", model, long)
+            train_for(o, record, seed, "hyena-torch.fft", other, long)
         n = short.length
         compared = {
             "m2-gpt": (lambda: hyena(width, 3 * layers, n, head_dim=16), next_loss),
@@ -161,7 +168,8 @@ def main() -> None:
             "m2-bert": (lambda: m2_bert(width, layers + layers // 3, n), masked_loss),
             "bert": (lambda: Attention(width, layers, n, False), masked_loss),
         }
-        for name, (make, loss) in compared.items():
+        for name in [x for x in compared if x in chosen]:
+            make, loss = compared[name]
             torch.manual_seed(seed)
             model = make()
             training = common.Training(o, model, 6e-4)
@@ -170,7 +178,7 @@ def main() -> None:
             found = perplexity(short, model, loss)
             record.add(seed, model=name, **numbers, perplexity=found)
     rows = common.read(o.out)
-    for seed in range(o.seeds):
+    for seed in range(o.seeds if "hyena" in chosen else 0):
         print(f"seed {seed}: torch.fft's last perplexity after {share_of_time(rows, seed):.2f}")
     common.draw(o, plot, "Text at a fixed time")
 
