@@ -567,3 +567,16 @@ def test_sharded_models_train_as_one_process(tmp_path):
         wanted = losses_of(model_of(kind), [inputs_of(kind, 4, n) for n in range(3)])
         found = torch.load(tmp_path / f"{kind.__name__}.1")
         torch.testing.assert_close(found, wanted, rtol=2e-5, atol=0)
+
+
+def test_filters_are_made_on_one_device(monkeypatch):
+    """transformers puts linspace on the CPU while it loads models."""
+    real = torch.linspace
+    with torch.device("meta"):  # which remembers the true function
+        assert real(0, 1, 3).is_meta
+    monkeypatch.setattr(
+        torch, "linspace", lambda *a, **more: real(*a, **{"device": "cpu"} | more)
+    )
+    with torch.device("meta"):
+        made = m.HyenaForCausalLM(m.HyenaConfig(d_model=8, n_layer=1, vocab_size=8))
+    assert {x.device.type for x in [*made.parameters(), *made.buffers()]} == {"meta"}

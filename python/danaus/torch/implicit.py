@@ -39,9 +39,10 @@ class _Positions(torch.nn.Module):
     def reset(self) -> None:
         length = self.z.shape[1]
         bands = (self.features - 1) // 2
-        s = torch.arange(length, dtype=torch.float64)[:, None]
+        exact = {"dtype": torch.float64, "device": self.z.device}
+        s = torch.arange(length, **exact)[:, None]
         t = s / max(1, length - 1)
-        f = torch.linspace(1e-4, max(bands - 1, 1e-4), bands, dtype=torch.float64)
+        f = torch.linspace(1e-4, max(bands - 1, 1e-4), bands, **exact)
         angle = 2 * math.pi * f * s / length
         self.t.copy_(t[None])
         self.z.copy_(torch.cat([t, angle.cos(), -angle.sin()], 1)[None])
@@ -59,7 +60,8 @@ class _Window(torch.nn.Module):
     def reset(self) -> None:
         slow, fast = (math.log(_TARGET) / part for part in (_SLOWEST, _FASTEST))
         channels = self.deltas.shape[2]
-        deltas = torch.linspace(slow, fast, channels, dtype=torch.float64)
+        exact = {"dtype": torch.float64, "device": self.deltas.device}
+        deltas = torch.linspace(slow, fast, channels, **exact)
         self.deltas.copy_(deltas[None, None])
 
     def forward(self, t: Tensor) -> Tensor:
