@@ -22,7 +22,7 @@ import commands
 BUILD = pathlib.Path(os.environ["DANAUS_BUILD"]).resolve()
 PROGRAMS = {"danaus": BUILD / "danaus", "danaus-bench": BUILD / "danaus-bench"}
 SUITE_MAKER = "bench/suites/any.py"  # which runs here, too
-SECONDS = 30  # for each command
+SECONDS = 240  # for each command, with sanitizers and beside other tests
 
 # What is not run here: a pattern of the command, and why. Its options are looked up all the same.
 NOT_RUN = {
