@@ -8,6 +8,7 @@
 #include "base/status.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 int dn_array_bytes_overflow(
@@ -78,6 +79,8 @@ static danaus_status read_file(
         return dn_fail_memory(sizeof *f, "a file");
     f->entries_only = entries_only;
     danaus_status status = read_content(data, size, f);
+    if (status == DANAUS_OK)
+        status = dn_file_sort_names(f);
     if (status != DANAUS_OK)
         danaus_file_close(f);
     else
@@ -148,6 +151,7 @@ void danaus_file_close(danaus_file *file)
     dn_free(file->type);
     dn_free(file->foreign);
     dn_free(file->tensors);
+    dn_free(file->by_name);
     dn_map_close(&file->map);
     dn_free(file);
 }
@@ -167,6 +171,33 @@ const char *dn_file_name(const danaus_file *file, int index)
         return file->tensors[index].name;
     index -= file->count;
     return index < file->foreign_count ? file->foreign[index].name : NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const named_place *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+danaus_status dn_file_sort_names(danaus_file *file)
+{
+    size_t total = (size_t)(file->count + file->foreign_count);
+    file->by_name = dn_alloc((total + 1) * sizeof *file->by_name);
+    if (!file->by_name)
+        return dn_fail_memory(total * sizeof *file->by_name, "names of tensors");
+    for (size_t i = 0; i < total; i++)
+        file->by_name[i] = (named_place){ dn_file_name(file, (int)i), (int)i };
+    qsort(file->by_name, total, sizeof *file->by_name, by_name);
+    return DANAUS_OK;
+}
+
+int dn_file_place(const danaus_file *file, const char *name)
+{
+    const named_place wanted = { name, 0 };
+    const named_place *found = bsearch(
+        &wanted, file->by_name, (size_t)(file->count + file->foreign_count),
+        sizeof wanted, by_name);
+    return found ? found->place : -1;
 }
 
 danaus_status danaus_file_tensor(
@@ -209,25 +240,24 @@ const char *danaus_file_metadata_key(const danaus_file *file, int index)
 int dn_file_integers(
     const danaus_file *file, const char *name, int64_t count, int64_t *to)
 {
-    for (int i = 0; i < file->foreign_count; i++) {
-        const foreign_tensor *f = &file->foreign[i];
-        if (strcmp(f->name, name) || strcmp(f->type, "I64") || f->bytes != count * 8)
-            continue;
+    int place = dn_file_place(file, name);
+    if (place >= file->count) {
+        const foreign_tensor *f = &file->foreign[place - file->count];
+        if (strcmp(f->type, "I64") || f->bytes != count * 8)
+            return 1;
         memcpy(to, f->data, (size_t)f->bytes);
         return 0;
     }
-    for (int i = 0; i < file->count; i++) {
-        const danaus_tensor *t = &file->tensors[i];
-        if (strcmp(t->name, name) || t->dtype != DANAUS_F32 || t->ndim != 1 ||
-            t->shape[0] != count)
-            continue;
-        for (int64_t n = 0; n < count; n++) {
-            float number = ((const float *)t->data)[n];
-            to[n] = number >= 0 && number < 0x1p24f ? (int64_t)number : -1;
-        }
-        return 0;
+    if (place < 0)
+        return 1;
+    const danaus_tensor *t = &file->tensors[place];
+    if (t->dtype != DANAUS_F32 || t->ndim != 1 || t->shape[0] != count)
+        return 1;
+    for (int64_t n = 0; n < count; n++) {
+        float number = ((const float *)t->data)[n];
+        to[n] = number >= 0 && number < 0x1p24f ? (int64_t)number : -1;
     }
-    return 1;
+    return 0;
 }
 
 static danaus_status fail_foreign(const foreign_tensor *f)
@@ -249,14 +279,13 @@ danaus_status danaus_file_find(
     if (!file || !name || !tensor)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a file, a name and a place for a tensor are needed");
-    for (int i = 0; i < file->count; i++)
-        if (!strcmp(file->tensors[i].name, name)) {
-            *tensor = file->tensors[i];
-            return DANAUS_OK;
-        }
-    for (int i = 0; i < file->foreign_count; i++)
-        if (!strcmp(file->foreign[i].name, name))
-            return fail_foreign(&file->foreign[i]);
+    int place = dn_file_place(file, name);
+    if (place >= file->count)
+        return fail_foreign(&file->foreign[place - file->count]);
+    if (place >= 0) {
+        *tensor = file->tensors[place];
+        return DANAUS_OK;
+    }
     int total = file->count + file->foreign_count;
     return dn_fail(
         DANAUS_ERR_ARGUMENT, "there is no tensor \"%.100s\"; the file has %d%s%.100s%s",

@@ -18,12 +18,19 @@ typedef struct foreign_tensor {
     int64_t bytes;
 } foreign_tensor;
 
+/* A name and the place of its tensor, for which dn_file_name() gives that name. */
+typedef struct named_place {
+    const char *name;
+    int place;
+} named_place;
+
 /* Everything that is not NULL is owned, except that names and keys lead into `header`. */
 struct danaus_file {
     map map; /* empty when the bytes are the caller's */
     int count, foreign_count;
     danaus_tensor *tensors; /* in the order of their data */
     foreign_tensor *foreign;
+    named_place *by_name; /* all tensors, sorted by name */
     int entry_count, key_count;
     danaus_file_entry *entries; /* of all, in the order of their data */
     const char **keys;          /* of the metadata */
@@ -63,6 +70,13 @@ danaus_status dn_safetensors_read(
 /* The name of tensor `index`, those that cannot be read included; NULL past the
    last one. */
 const char *dn_file_name(const danaus_file *file, int index);
+
+/* Sorts the names of a file whose tables of tensors are complete. */
+danaus_status dn_file_sort_names(danaus_file *file);
+
+/* The place of the tensor of this name, those that cannot be read included; -1 if there is
+   none. */
+int dn_file_place(const danaus_file *file, const char *name);
 
 /* Reads `count` integers of a tensor of 64-bit integers (of type I64), or of integers as
    numbers of type f32. Nonzero: there is no such tensor. */

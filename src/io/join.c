@@ -5,32 +5,17 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static int by_name(const void *a, const void *b)
-{
-    const char *const *x = a, *const *y = b;
-    return strcmp(*x, *y);
-}
 
 /* Tensors that cannot be read count, too. */
 static danaus_status check_names(const danaus_file *file)
 {
-    int count = file->count + file->foreign_count;
-    const char **names = dn_alloc(((size_t)count + 1) * sizeof *names);
-    if (!names)
-        return dn_fail_memory((size_t)count * sizeof *names, "names of tensors");
-    for (int i = 0; i < count; i++)
-        names[i] = dn_file_name(file, i);
-    qsort(names, (size_t)count, sizeof *names, by_name);
-    danaus_status status = DANAUS_OK;
-    for (int i = 0; i + 1 < count && status == DANAUS_OK; i++)
-        if (!strcmp(names[i], names[i + 1]))
-            status = dn_fail(
-                DANAUS_ERR_FORMAT, "two files have a tensor \"%.80s\"", names[i]);
-    dn_free(names);
-    return status;
+    const named_place *names = file->by_name;
+    for (int i = 0; i + 1 < file->count + file->foreign_count; i++)
+        if (!strcmp(names[i].name, names[i + 1].name))
+            return dn_fail(
+                DANAUS_ERR_FORMAT, "two files have a tensor \"%.80s\"", names[i].name);
+    return DANAUS_OK;
 }
 
 static danaus_status fill(danaus_file *file, danaus_file **parts, int count)
@@ -51,6 +36,7 @@ static danaus_status fill(danaus_file *file, danaus_file **parts, int count)
         for (int t = 0; t < part->foreign_count; t++)
             file->foreign[file->foreign_count++] = part->foreign[t];
     }
+    TRY(dn_file_sort_names(file));
     return check_names(file);
 }
 

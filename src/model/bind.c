@@ -63,21 +63,18 @@ void dn_binder_complain(binder *b, const char *format, ...)
 
 int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor)
 {
-    size_t length = strlen(b->prefix);
-    for (int i = 0; i < danaus_file_count(b->file); i++) {
-        danaus_file_tensor(b->file, i, tensor);
-        if (strncmp(tensor->name, b->prefix, length) ||
-            strcmp(tensor->name + length, name))
-            continue;
-        b->taken[i] = 1;
-        return !dn_is_complex(tensor->dtype);
-    }
-    return 0;
+    char path[MOST_NAME];
+    snprintf(path, sizeof path, "%s%s", b->prefix, name);
+    int place = dn_file_place(b->file, path);
+    if (place < 0 || danaus_file_tensor(b->file, place, tensor) != DANAUS_OK)
+        return 0;
+    b->taken[place] = 1;
+    return !dn_is_complex(tensor->dtype);
 }
 
 int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to)
 {
-    char path[256];
+    char path[MOST_NAME];
     danaus_tensor t;
     snprintf(path, sizeof path, "%s%s", b->prefix, name);
     dn_binder_find(b, name, &t); /* it has its place, if it is one of f32 */
@@ -100,7 +97,7 @@ static int has_shape(const danaus_tensor *t, int ndim, const int64_t *shape)
 
 void dn_binder_lack(binder *b, const char *name, int ndim, const int64_t *shape)
 {
-    char path[256], wanted[160];
+    char path[MOST_NAME], wanted[160];
     danaus_tensor t;
     snprintf(path, sizeof path, "%s%s", b->prefix, name);
     danaus_status status = danaus_file_find(b->file, path, &t);

@@ -8,6 +8,7 @@
 #include "danaus/file.h"
 
 #define BINDER_PROBLEMS 600
+#define MOST_NAME       256 /* bytes of the name of a tensor or layer, with its end */
 
 /* Device memory that a model allocates, and frees together; of an outline it is counted and
    not allocated. */

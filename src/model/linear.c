@@ -13,7 +13,6 @@
 #include <string.h>
 
 /* Bytes of a tensor's name. */
-#define MOST_NAME 256
 
 /* The tensors of a layer, in the file. */
 typedef struct layer_view {

@@ -21,10 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRY     "quantization_config"
-#define METHOD    "danaus"
-#define VERSION   1
-#define MOST_NAME 256
+#define ENTRY   "quantization_config"
+#define METHOD  "danaus"
+#define VERSION 1
 
 /* ---- reading ---- */
 

@@ -450,7 +450,7 @@ static void memory_may_be_missing_at_any_time(void **state)
     snprintf(path, sizeof path, "%s", scratch_path("memory.safetensors"));
     bytes b = sample();
     file_write(path, b.data, b.size);
-    assert_int_equal(expect_memory_errors(file_open_and_close, path), 8);
+    assert_int_equal(expect_memory_errors(file_open_and_close, path), 9);
     bytes_free(&b);
 }
 

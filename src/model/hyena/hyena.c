@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_NAME 256
-
 /* ---- config.json ---- */
 
 static int is_dna(span type) { return dn_span_is(type, "hyenadna"); }

@@ -13,7 +13,6 @@
 
 #define MOST_ORDER    8
 #define MOST_FEATURES 4095
-#define MOST_NAME     256
 
 /* ---- config.json ---- */
 

@@ -11,7 +11,6 @@
 
 /* Positions that go through a network together: they stay in the second cache. */
 #define POSITIONS 512
-#define MOST_NAME 256
 
 /* ---- buffers that are made where the file lacks them ---- */
 

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MOST_NAME 160
 /* Layers of a filter's network: two between the first and the last. */
 #define FILTER_LAYERS 4
 
