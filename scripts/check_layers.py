@@ -23,7 +23,8 @@ LAYERS = {
     "src/conv": ["conv/", "product/planner.h", "base/", "math/", "io/", "device/", "danaus/"],
     "src/cpu": ["cpu/", "conv/frame.h", "base/", "math/", "device/", "danaus/"],
     "src/gpu": ["gpu/", "base/", "math/", "device/", "danaus/", "normal.h"],  # of texts
-    "src/cuda": ["cuda/", "gpu/", "conv/frame.h", "base/", "math/", "device/", "danaus/"],
+    "src/gpu/run": ["gpu/", "conv/frame.h", "base/", "math/", "device/", "danaus/"],
+    "src/cuda": ["cuda/", "gpu/", "base/", "math/", "device/", "danaus/"],
     "src/model": ["model/", "base/", "math/", "io/", "device/", "danaus/"],
     "common": ["common/", "danaus/"],
     "cli": ["cli/", "common/", "danaus/"],

@@ -158,9 +158,9 @@ danaus_status dn_cuda_open_blas(cuda_device *d)
 {
     const functions *b;
     TRY(get_blas(&b));
-    dn_lock(d->shared->lock);
+    dn_lock(d->shared->base.lock);
     danaus_status status = open_locked(d, b);
-    dn_unlock(d->shared->lock);
+    dn_unlock(d->shared->base.lock);
     return status;
 }
 
@@ -244,7 +244,7 @@ static danaus_status multiply(const cuda_device *d, const functions *b, const ge
 
 /* True if the library can apply the ending within the one call that computes the products. */
 static int may_end(
-    const problem *p, const gpu_products *q, int64_t batch, const cuda_ending *e)
+    const problem *p, const gpu_products *q, int64_t batch, const gpu_ending *e)
 {
     return lt.LtMultiply && e && (e->rounded_bias || !e->bias) &&
            (e->bias || e->activation || e->residual) && q->count[1] == 1 &&
@@ -266,7 +266,7 @@ static danaus_status copy_residual(
 
 static danaus_status make_products(
     cuda_device *d, const functions *b, const ks_step *step, const void *packed,
-    const gpu_call *call, const cuda_ending *ending, int *ended)
+    const gpu_call *call, const gpu_ending *ending, int *ended)
 {
     const problem *p = &step->p;
     gpu_products q;
@@ -295,8 +295,8 @@ static danaus_status choose_ending(cuda_device *d, const ks_step *step)
     const problem *p = &step->p;
     const void *somewhere = (const void *)(uintptr_t)DANAUS_SCRATCH_ALIGN;
     gpu_call call = { .batch = p->batch };
-    cuda_ending ending = { .activation = p->activation,
-                           .residual = p->residual ? somewhere : NULL };
+    gpu_ending ending = { .activation = p->activation,
+                          .residual = p->residual ? somewhere : NULL };
     gpu_products q;
     dn_gpu_family(step->kernel)->products(step->kernel, p, &call, &q);
     gemm g = gemm_of(p, &q, p->batch, NULL, NULL, NULL);
@@ -312,23 +312,24 @@ danaus_status dn_cuda_open_products(cuda_device *d, const ks_step *step)
 {
     const functions *b;
     TRY(get_blas(&b));
-    dn_lock(d->shared->lock);
+    dn_lock(d->shared->base.lock);
     danaus_status status = open_locked(d, b);
     if (status == DANAUS_OK)
         status = choose_ending(d, step);
-    dn_unlock(d->shared->lock);
+    dn_unlock(d->shared->base.lock);
     return status;
 }
 
 danaus_status dn_cuda_products(
-    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call,
-    const cuda_ending *ending, int *ended)
+    gpu_device *dev, const ks_step *step, const void *packed, const gpu_call *call,
+    const gpu_ending *ending, int *ended)
 {
+    cuda_device *d = (cuda_device *)dev;
     const functions *b;
     TRY(get_blas(&b));
-    dn_lock(d->shared->lock);
+    dn_lock(d->shared->base.lock);
     danaus_status status = make_products(d, b, step, packed, call, ending, ended);
-    dn_unlock(d->shared->lock);
+    dn_unlock(d->shared->base.lock);
     return status;
 }
 
@@ -380,13 +381,14 @@ static danaus_status make_weight_products(
 }
 
 danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, gpu_slabs s, const void *x,
+    gpu_device *dev, const problem *p, int64_t batch, gpu_slabs s, const void *x,
     const void *dy, void *to, int add)
 {
+    cuda_device *d = (cuda_device *)dev;
     const functions *b;
     TRY(get_blas(&b));
-    dn_lock(d->shared->lock);
+    dn_lock(d->shared->base.lock);
     danaus_status status = make_weight_products(d, b, p, batch, s, x, dy, to, add);
-    dn_unlock(d->shared->lock);
+    dn_unlock(d->shared->base.lock);
     return status;
 }

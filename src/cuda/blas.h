@@ -65,12 +65,12 @@ typedef struct gemm {
 /* Makes products with what follows them, if the library has a kernel for that: *made. Which
    one it is was chosen when planning, or is now. */
 danaus_status dn_blas_multiply_and_end(
-    cuda_device *d, const blas_lt *lt, const gemm *g, const cuda_ending *ending,
+    cuda_device *d, const blas_lt *lt, const gemm *g, const gpu_ending *ending,
     int *made);
 
 /* Chooses for operands that are aligned as allocations are. */
 danaus_status dn_blas_choose_ending(
-    cuda_device *d, const blas_lt *lt, const gemm *g, const cuda_ending *ending);
+    cuda_device *d, const blas_lt *lt, const gemm *g, const gpu_ending *ending);
 
 /* What was chosen, for a GPU. */
 danaus_status dn_blas_open_choices(cuda_blas *own);

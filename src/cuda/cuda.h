@@ -6,12 +6,10 @@
 #include "base/thread.h"
 #include "cuda/cache.h"
 #include "cuda/driver.h"
-#include "gpu/gpu.h"
-#include "gpu/gradient/dw.h"
+#include "gpu/run/run.h"
 
-#define MOST_KEY   2304 /* bytes */
-#define MOST_NODES 16   /* launches of a form */
-#define STREAMS    4    /* whose scratch a device keeps */
+#define MOST_NODES 16 /* launches of a form */
+#define STREAMS    4  /* whose scratch a device keeps */
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
@@ -42,12 +40,6 @@ typedef struct cuda_memory_list {
     size_t count, capacity;
 } cuda_memory_list;
 
-/* What a call needs beside its operands. */
-typedef struct cuda_need {
-    size_t scratch;
-    int library; /* a workspace of cuBLAS */
-} cuda_need;
-
 /* A function of a compiled text, loaded. It is known by its use, and by each row and problem
    that have it. */
 typedef struct cuda_function {
@@ -56,18 +48,11 @@ typedef struct cuda_function {
     cu_function function; /* NULL: an empty place */
 } cuda_function;
 
-/* Everything that a call's work depends on, as bytes: steps, then operands and scratch. */
-typedef struct cuda_key {
-    size_t bytes, form; /* the first `form` bytes say which launches there are */
-    int is_long;        /* some did not find room */
-    unsigned char data[MOST_KEY];
-} cuda_key;
-
 /* A call that may be repeated. */
 typedef struct cuda_replay {
-    cuda_key key;
+    gpu_key key;
     uint64_t hash;
-    cuda_need need;
+    gpu_need need;
     const void *scratch; /* of the captured call */
     int calls;           /* without the graph; 0: an empty place */
     int64_t used;
@@ -77,7 +62,7 @@ typedef struct cuda_replay {
 /* A graph for calls that differ only in their operands; its launches get other arguments before
    it is launched. */
 typedef struct cuda_form {
-    cuda_key key;
+    gpu_key key;
     uint64_t hash;
     int calls; /* without the graph; 0: an empty place */
     int64_t used;
@@ -94,29 +79,24 @@ typedef struct cuda_form {
 /* A GPU, for all devices on it: shared.c. */
 typedef struct cuda_device cuda_device;
 typedef struct cuda_gpu cuda_gpu;
-typedef struct cuda_constants cuda_constants;
 typedef struct cuda_staging cuda_staging;
 struct cuda_gpu {
+    gpu_shared base; /* its lock also guards what follows, but for memory */
     cuda_gpu *next;
     int ordinal, users;
     const cuda_driver *driver;
     cu_device handle;
     cu_context context; /* the primary one, shared with everybody */
-    gpu_facts facts;
     thread_lock *memory_lock;
     cuda_device *queues;      /* all devices on it */
     cu_stream asks, frees;    /* allocate and free memory; NULL: without pools */
     cuda_memory_list waiting; /* until no stream is captured */
     size_t allocations;       /* alive: so many find room in the list */
-    thread_lock *lock; /* of what follows; held for lookups and insertions, not while
-                          something is compiled */
-    tuning *tuning;    /* has a lock of its own */
+    tuning *tuning;           /* has a lock of its own */
     cuda_blas blas;
     cuda_function *functions; /* open addressing; at most half of the places taken */
     size_t function_count, function_capacity;
-    pack_map *maps;            /* of weights, each as long as it has users */
-    cuda_constants *constants; /* of transforms */
-    const kernel **refused;    /* rows that do not compile here */
+    const kernel **refused; /* rows that do not compile here */
     size_t refused_count, refused_capacity;
 };
 
@@ -130,8 +110,8 @@ struct cuda_device {
     cuda_stream *now; /* of the caller's stream */
     int64_t switches; /* from stream to stream */
     cu_stream stream; /* where work goes: the caller's, or one that is captured */
-    void *scratch, *workspace; /* of the call that runs; cuBLAS' */
-    void *lent;                /* NULL: none */
+    void *workspace;  /* of cuBLAS, for the call that runs */
+    void *lent;       /* NULL: none */
     size_t lent_bytes;
     danaus_allocator allocator; /* without functions: none */
     cuda_memory_list kept; /* until the device closes, for graphs of the caller's */
@@ -190,10 +170,10 @@ danaus_status dn_cuda_set_stream(cuda_device *d, cu_stream stream);
 danaus_status dn_cuda_set_scratch(
     cuda_device *d, void *lent, size_t bytes, const danaus_allocator *allocator);
 
-/* d->scratch and d->workspace for a call, and their end. */
-danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing);
+/* d->gpu.scratch and d->workspace for a call, and their end. */
+danaus_status dn_cuda_take_scratch(cuda_device *d, gpu_need need, int capturing);
 void dn_cuda_give_scratch(cuda_device *d);
-size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need);
+size_t dn_cuda_scratch_bytes(const cuda_device *d, gpu_need need);
 
 /* True if a copy is large and reads pageable memory of the host. dn_cuda_stage() enqueues such a
    copy in several parts. */
@@ -205,34 +185,16 @@ void dn_cuda_close_staging(cuda_device *d);
 int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode);
 #define CAPTURE_RELAXED 2
 
-/* A key is begun, given what decides which launches there are, then operands. */
-void dn_key_begin(cuda_key *key, const cuda_device *d);
-void dn_key_add(cuda_key *key, const void *data, size_t bytes);
-void dn_key_end_form(cuda_key *key);
-
-/* A call: the scratch that it needs; its work, which is enqueued on the device's stream and
-   depends only on the key and the scratch; and after how many calls with the same key it
-   becomes a graph. */
-typedef struct cuda_call {
-    cuda_need (*need)(cuda_device *d, void *arg);
-    danaus_status (*run)(cuda_device *d, void *arg);
-    void *arg;
-    int often;
-} cuda_call;
-
 /* Makes a call, with scratch. A repeated call is launched as its graph, or before that as a
    graph for other operands. */
-danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *call);
+danaus_status dn_cuda_call(gpu_device *dev, gpu_key *key, const gpu_job *job);
 void dn_cuda_forget_replays(cuda_device *d);
 
-/* Two branches of a captured graph. After dn_cuda_part() has set *parted, work may go to the
-   second branch: dn_cuda_turn() switches to it and back, and dn_cuda_meet() switches back and
-   waits for it. Without a capture there is one branch, because events cost more than launches
-   in a row. dn_cuda_part_always() is for long launches, which are worth events. */
-danaus_status dn_cuda_part(cuda_device *d, int *parted);
-danaus_status dn_cuda_part_always(cuda_device *d, int *parted);
-void dn_cuda_turn(cuda_device *d);
-danaus_status dn_cuda_meet(cuda_device *d);
+/* Members of a gpu_driver. Without a capture there is one branch, unless launches are long: events
+   cost more than short launches in a row. */
+danaus_status dn_cuda_part(gpu_device *dev, int is_long, int *parted);
+void dn_cuda_turn(gpu_device *dev);
+danaus_status dn_cuda_meet(gpu_device *dev);
 
 /* A launch of the form that is recorded, which has been made; one of the form that is
    patched, instead of being made. */
@@ -259,7 +221,7 @@ danaus_status dn_cuda_load_use(
 /* The functions of several uses, which get their hashes; new ones are compiled on several
    threads. */
 danaus_status dn_cuda_load_uses(
-    cuda_device *d, gpu_use *uses, int count, cu_function *functions);
+    gpu_device *dev, gpu_use *uses, int count, gpu_function *functions);
 
 /* Hashes everything that decides what is compiled: danaus' version, target and options, the
    defines, the text `name`, and all texts that it may include. */
@@ -283,39 +245,11 @@ danaus_status dn_cuda_add_function(
    Functions that dn_cuda_prepare() did not expect, for operands with another alignment than
    danaus' memory, are compiled now, but not while a caller captures. */
 danaus_status dn_cuda_function(
-    cuda_device *d, const kernel *k, const problem *p, int variant,
-    cu_function *function);
+    gpu_device *dev, const kernel *k, const problem *p, int variant,
+    gpu_function *function);
 
-/* A view of an operand, for a kernel that the bulk copy engine fetches it for. */
-danaus_status dn_cuda_map(
-    cuda_device *d, danaus_dtype dtype, const void *memory, const gpu_map *m,
-    cu_tensor_map *map);
-
-danaus_status dn_cuda_launch(
-    cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
-
-int dn_cuda_needs_library(const ks_step *step);
-
-/* What follows a product: residual + activation(y + bias). The bias is there in the type of
-   sums and, for products of a library, in that of y. */
-typedef struct cuda_ending {
-    const void *bias, *rounded_bias; /* NULL: none; the other may be NULL alone */
-    int activation;
-    const void *residual; /* like y, or y itself; NULL: none */
-} cuda_ending;
-
-/* Orders of rows that a step does, and how many rows x and y then have. */
-typedef struct cuda_orders {
-    const int64_t *x, *y;
-    int64_t x_rows, y_rows;
-} cuda_orders;
-
-/* One step: y = K x with its ending, unless that is NULL. orders: for a problem with orders.
-   work: the step's own scratch, dn_cuda_work_bytes() bytes. */
-size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
-danaus_status dn_cuda_step(
-    cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
-    const cuda_orders *orders, int64_t batch, const void *x, void *y, void *work);
+/* launch.c */
+extern const gpu_driver dn_cuda_gpu_driver;
 
 /* Bytes of a workspace. */
 size_t dn_cuda_workspace_bytes(const cuda_device *d);
@@ -331,16 +265,12 @@ danaus_status dn_cuda_open_products(cuda_device *d, const ks_step *step);
 danaus_status dn_cuda_open_blas(cuda_device *d);
 void dn_cuda_close_blas(cuda_gpu *g);
 
-/* The products of a step: y = K x. *ended becomes 1 if what follows was part of them. */
+/* Members of a gpu_driver. */
 danaus_status dn_cuda_products(
-    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call,
-    const cuda_ending *ending, int *ended);
-
-/* The weight gradients of a factor of a real type, batch-last or with d = 1, of slabs of
-   the batch from where x and dy begin, to [slab][a][d][b][c] in the type of sums, or
-   added to what is there. */
+    gpu_device *dev, const ks_step *step, const void *packed, const gpu_call *call,
+    const gpu_ending *ending, int *ended);
 danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, gpu_slabs s, const void *x,
+    gpu_device *dev, const problem *p, int64_t batch, gpu_slabs s, const void *x,
     const void *dy, void *to, int add);
 
 /* Median seconds of run(dev, arg), the operands not in caches. */
@@ -350,30 +280,11 @@ danaus_status dn_cuda_time(
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 
-extern const conv_backend dn_cuda_conv;
-void dn_cuda_free_constants(cuda_gpu *g);
-extern const pack_backend dn_cuda_pack;
-extern const nn_backend dn_cuda_nn;
-double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p);
-
 /* Compiles on all threads, and loads, all that the steps can run for operands with the
    alignment of allocations. Functions that are in a file, and not for the hinted batch, are
    loaded at their first use. */
 danaus_status dn_cuda_prepare(
     danaus_device *dev, const ks_step *steps, int count, int *refused);
 int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
-danaus_status dn_cuda_ks_run(
-    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
-danaus_status dn_cuda_pick(danaus_device *dev, const pick_job *job);
-double dn_cuda_picking(
-    const danaus_device *dev, danaus_dtype dtype, int64_t rows, int64_t columns);
-size_t dn_cuda_ks_scratch(
-    danaus_device *dev, const ks_step *steps, int count, int64_t batch);
-size_t dn_cuda_gradient_scratch(
-    danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
-    const ks_step *dw_steps, int count, int64_t batch);
-danaus_status dn_cuda_ks_gradient(
-    danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
-    const ks_gradient_operands *o);
 
 #endif

@@ -77,7 +77,7 @@ static uint32_t aligned_to(const void *p)
     return bits ? bits & (~bits + 1) : ALIGNED;
 }
 
-static int32_t epilogue_of(const cuda_ending *e)
+static int32_t epilogue_of(const gpu_ending *e)
 {
     int activation = e->activation == DANAUS_RELU        ? EPILOGUE_RELU
                      : e->activation == DANAUS_GELU_TANH ? EPILOGUE_GELU_TANH
@@ -86,7 +86,7 @@ static int32_t epilogue_of(const cuda_ending *e)
     return all ? all : EPILOGUE_NONE;
 }
 
-static question question_of(const gemm *g, const cuda_ending *e)
+static question question_of(const gemm *g, const gpu_ending *e)
 {
     return (question){
         .type = g->numbers.type,
@@ -216,7 +216,7 @@ static danaus_status choose(
 }
 
 danaus_status dn_blas_choose_ending(
-    cuda_device *d, const blas_lt *lt, const gemm *g, const cuda_ending *ending)
+    cuda_device *d, const blas_lt *lt, const gemm *g, const gpu_ending *ending)
 {
     description to;
     blas_choice *choice;
@@ -227,7 +227,7 @@ danaus_status dn_blas_choose_ending(
 }
 
 danaus_status dn_blas_multiply_and_end(
-    cuda_device *d, const blas_lt *lt, const gemm *g, const cuda_ending *ending,
+    cuda_device *d, const blas_lt *lt, const gemm *g, const gpu_ending *ending,
     int *made)
 {
     description to;

@@ -370,20 +370,20 @@ static danaus_status find_scratch(
     return DANAUS_OK;
 }
 
-size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need)
+size_t dn_cuda_scratch_bytes(const cuda_device *d, gpu_need need)
 {
     return need.library ? ROUND_UP(need.scratch, DANAUS_SCRATCH_ALIGN) +
                               dn_cuda_workspace_bytes(d)
                         : need.scratch;
 }
 
-danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing)
+danaus_status dn_cuda_take_scratch(cuda_device *d, gpu_need need, int capturing)
 {
     size_t bytes = dn_cuda_scratch_bytes(d, need);
     void *memory = NULL;
     if (bytes)
         TRY(find_scratch(d, bytes, capturing, &memory));
-    d->scratch = memory;
+    d->gpu.scratch = memory;
     d->workspace = need.library
                        ? (char *)memory + ROUND_UP(need.scratch, DANAUS_SCRATCH_ALIGN)
                        : NULL;
@@ -393,7 +393,7 @@ danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing
 void dn_cuda_give_scratch(cuda_device *d)
 {
     const danaus_allocator *a = &d->allocator;
-    if (a->free && d->scratch)
-        a->free(a->user, d->scratch, d->stream);
-    d->scratch = d->workspace = NULL;
+    if (a->free && d->gpu.scratch)
+        a->free(a->user, d->gpu.scratch, d->stream);
+    d->gpu.scratch = d->workspace = NULL;
 }

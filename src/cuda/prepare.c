@@ -106,22 +106,22 @@ int dn_cuda_refuses(const danaus_device *dev, const kernel *k)
 {
     const cuda_gpu *g = ((const cuda_device *)dev)->shared;
     int refused = 0;
-    dn_lock(g->lock);
+    dn_lock(g->base.lock);
     for (size_t i = 0; i < g->refused_count; i++)
         refused |= g->refused[i] == k;
-    dn_unlock(g->lock);
+    dn_unlock(g->base.lock);
     return refused;
 }
 
 static danaus_status refuse(cuda_gpu *g, const kernel *k)
 {
-    dn_lock(g->lock);
+    dn_lock(g->base.lock);
     danaus_status status = dn_reserve(
         &g->refused, g->refused_count, &g->refused_capacity, sizeof *g->refused,
         "a list of refused kernels");
     if (status == DANAUS_OK)
         g->refused[g->refused_count++] = k;
-    dn_unlock(g->lock);
+    dn_unlock(g->base.lock);
     return status;
 }
 
@@ -201,20 +201,23 @@ static void compile_use(void *arg, int i)
             &l->images[i].bytes, NULL, NULL);
 }
 
-static danaus_status load_uses(const use_list *l, int count, cu_function *functions)
+static danaus_status load_uses(const use_list *l, int count, gpu_function *functions)
 {
-    danaus_status status = DANAUS_OK;
-    int refused = 0;
-    for (int i = 0; i < count && !status; i++)
-        status = dn_cuda_load_use(
+    for (int i = 0; i < count; i++) {
+        cu_function function;
+        int refused = 0;
+        TRY(dn_cuda_load_use(
             l->d, &l->uses[i], l->images[i].data, l->images[i].bytes, &refused,
-            &functions[i]);
-    return status;
+            &function));
+        functions[i] = function;
+    }
+    return DANAUS_OK;
 }
 
 danaus_status dn_cuda_load_uses(
-    cuda_device *d, gpu_use *uses, int count, cu_function *functions)
+    gpu_device *dev, gpu_use *uses, int count, gpu_function *functions)
 {
+    cuda_device *d = (cuda_device *)dev;
     use_list l = { d, uses, dn_calloc((size_t)count, sizeof *l.images) };
     thread_pool *pool = NULL;
     int pushed, threads = MIN(MIN(dn_thread_count(), MOST_THREADS), count);

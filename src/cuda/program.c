@@ -174,10 +174,10 @@ static cuda_function *find_place(
 static cu_function find_loaded(cuda_gpu *g, hash128 hash)
 {
     cu_function function = NULL;
-    dn_lock(g->lock);
+    dn_lock(g->base.lock);
     if (g->function_capacity)
         function = find_place(g->functions, g->function_capacity, hash)->function;
-    dn_unlock(g->lock);
+    dn_unlock(g->base.lock);
     return function;
 }
 
@@ -208,7 +208,7 @@ static danaus_status add_loaded(cuda_device *d, cuda_function *f)
 {
     cuda_gpu *g = d->shared;
     cu_module module = f->module;
-    dn_lock(g->lock);
+    dn_lock(g->base.lock);
     danaus_status status = reserve_function(g);
     if (status == DANAUS_OK) {
         cuda_function *place = find_place(g->functions, g->function_capacity, f->hash);
@@ -219,7 +219,7 @@ static danaus_status add_loaded(cuda_device *d, cuda_function *f)
         }
         *f = *place;
     }
-    dn_unlock(g->lock);
+    dn_unlock(g->base.lock);
     if (module)
         d->driver->ModuleUnload(module);
     return status;
@@ -285,9 +285,12 @@ static danaus_status load_now(
 }
 
 danaus_status dn_cuda_function(
-    cuda_device *d, const kernel *k, const problem *p, int variant,
-    cu_function *function)
+    gpu_device *dev, const kernel *k, const problem *p, int variant,
+    gpu_function *function)
 {
-    *function = find_loaded(d->shared, hash_of(k, p, variant));
-    return *function ? DANAUS_OK : load_now(d, k, p, variant, function);
+    cuda_device *d = (cuda_device *)dev;
+    cu_function found = find_loaded(d->shared, hash_of(k, p, variant));
+    danaus_status status = found ? DANAUS_OK : load_now(d, k, p, variant, &found);
+    *function = found;
+    return status;
 }

@@ -19,24 +19,6 @@
 
 /* ---- keys ---- */
 
-void dn_key_begin(cuda_key *key, const cuda_device *d)
-{
-    key->bytes = 0, key->is_long = 0;
-    dn_key_add(key, &d->stream, sizeof d->stream);
-}
-
-void dn_key_add(cuda_key *key, const void *data, size_t bytes)
-{
-    if (bytes > sizeof key->data - key->bytes) {
-        key->is_long = 1;
-        return;
-    }
-    memcpy(key->data + key->bytes, data, bytes);
-    key->bytes += bytes;
-}
-
-void dn_key_end_form(cuda_key *key) { key->form = key->bytes; }
-
 static uint64_t hash_of(uint64_t hash, const unsigned char *data, size_t bytes)
 {
     uint64_t word;
@@ -49,13 +31,13 @@ static uint64_t hash_of(uint64_t hash, const unsigned char *data, size_t bytes)
     return hash;
 }
 
-static void copy_key(cuda_key *to, const cuda_key *key, size_t bytes)
+static void copy_key(gpu_key *to, const gpu_key *key, size_t bytes)
 {
     to->bytes = bytes;
     memcpy(to->data, key->data, bytes);
 }
 
-static int same_key(const cuda_key *known, const cuda_key *key, size_t bytes)
+static int same_key(const gpu_key *known, const gpu_key *key, size_t bytes)
 {
     return known->bytes == bytes && !memcmp(known->data, key->data, bytes);
 }
@@ -64,7 +46,7 @@ static int same_key(const cuda_key *known, const cuda_key *key, size_t bytes)
 
 /* A call with this key, whatever its scratch; NULL: none. */
 static const cuda_replay *find_key(
-    const cuda_replay *set, const cuda_key *key, uint64_t hash)
+    const cuda_replay *set, const gpu_key *key, uint64_t hash)
 {
     for (const cuda_replay *r = set; r < set + PLACES; r++)
         if (r->calls && r->hash == hash && same_key(&r->key, key, key->bytes))
@@ -75,11 +57,11 @@ static const cuda_replay *find_key(
 /* The place of a call with this scratch, or else the one of its set that was used longest
    ago, empty. */
 static cuda_replay *find_replay(
-    cuda_device *d, cuda_replay *set, const cuda_key *key, uint64_t hash)
+    cuda_device *d, cuda_replay *set, const gpu_key *key, uint64_t hash)
 {
     cuda_replay *oldest = set;
     for (cuda_replay *r = set; r < set + PLACES; r++) {
-        if (r->calls && r->hash == hash && r->scratch == d->scratch &&
+        if (r->calls && r->hash == hash && r->scratch == d->gpu.scratch &&
             same_key(&r->key, key, key->bytes))
             return r;
         oldest = r->used < oldest->used ? r : oldest;
@@ -89,7 +71,7 @@ static cuda_replay *find_replay(
     oldest->graph = NULL;
     oldest->calls = 0;
     oldest->hash = hash;
-    oldest->scratch = d->scratch;
+    oldest->scratch = d->gpu.scratch;
     copy_key(&oldest->key, key, key->bytes);
     return oldest;
 }
@@ -105,7 +87,7 @@ static void forget_form(cuda_device *d, cuda_form *f)
 }
 
 /* The same of forms. */
-static cuda_form *find_form(cuda_device *d, const cuda_key *key, uint64_t hash)
+static cuda_form *find_form(cuda_device *d, const gpu_key *key, uint64_t hash)
 {
     cuda_form *oldest = d->forms;
     for (cuda_form *f = d->forms; f < d->forms + FORMS; f++) {
@@ -137,7 +119,7 @@ void dn_cuda_forget_replays(cuda_device *d)
 
 /* ---- capturing ---- */
 
-typedef danaus_status (*enqueue)(cuda_device *d, void *arg);
+typedef danaus_status (*enqueue)(gpu_device *d, void *arg);
 
 /* What goes wrong here goes wrong, and is told, when the call is made without a graph. The
    graph itself is destroyed unless it is asked for. */
@@ -153,7 +135,7 @@ static cu_graph_exec capture(cuda_device *d, enqueue run, void *arg, cu_graph *k
     if (d->driver->BeginCapture(d->capture, CAPTURE_RELAXED))
         return NULL;
     d->stream = d->capture;
-    danaus_status status = run(d, arg);
+    danaus_status status = run(&d->gpu, arg);
     d->stream = stream;
     int failed = d->driver->EndCapture(d->capture, &graph) || status != DANAUS_OK;
     if (!failed && d->driver->GraphInstantiate(&made, graph, 0))
@@ -179,20 +161,14 @@ static int open_branch(cuda_device *d)
     return d->parting && d->branch;
 }
 
-danaus_status dn_cuda_part(cuda_device *d, int *parted)
+danaus_status dn_cuda_part(gpu_device *dev, int is_long, int *parted)
 {
-    int capturing = 0;
+    cuda_device *d = (cuda_device *)dev;
+    int worth = is_long;
     *parted = 0;
-    if (d->patched)
-        return DANAUS_OK;
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    return capturing ? dn_cuda_part_always(d, parted) : DANAUS_OK;
-}
-
-danaus_status dn_cuda_part_always(cuda_device *d, int *parted)
-{
-    *parted = 0;
-    if (!open_branch(d))
+    if (!is_long && !d->patched)
+        CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &worth));
+    if (!worth || !open_branch(d))
         return DANAUS_OK;
     CUDA_TRY(d->driver, EventRecord(d->parting, d->stream));
     CUDA_TRY(d->driver, StreamWaitEvent(d->branch, d->parting, 0));
@@ -200,16 +176,18 @@ danaus_status dn_cuda_part_always(cuda_device *d, int *parted)
     return DANAUS_OK;
 }
 
-void dn_cuda_turn(cuda_device *d)
+void dn_cuda_turn(gpu_device *dev)
 {
+    cuda_device *d = (cuda_device *)dev;
     cu_stream stream = d->stream;
     d->stream = d->branch;
     d->branch = stream;
 }
 
-danaus_status dn_cuda_meet(cuda_device *d)
+danaus_status dn_cuda_meet(gpu_device *dev)
 {
-    dn_cuda_turn(d);
+    cuda_device *d = (cuda_device *)dev;
+    dn_cuda_turn(dev);
     CUDA_TRY(d->driver, EventRecord(d->parting, d->branch));
     CUDA_TRY(d->driver, StreamWaitEvent(d->stream, d->parting, 0));
     return DANAUS_OK;
@@ -278,20 +256,20 @@ static danaus_status patch_form(
 {
     d->patched = f;
     d->launches = 0;
-    danaus_status status = run(d, arg);
+    danaus_status status = run(&d->gpu, arg);
     d->patched = NULL;
     *whole = d->launches == f->count;
     return status;
 }
 
 static danaus_status run_form(
-    cuda_device *d, const cuda_key *key, uint64_t hash, enqueue run, void *arg)
+    cuda_device *d, const gpu_key *key, uint64_t hash, enqueue run, void *arg)
 {
     int whole = 0;
     if (!d->forms && d->driver->GraphSetKernel)
         d->forms = dn_calloc(FORMS, sizeof *d->forms);
     if (!d->forms)
-        return run(d, arg);
+        return run(&d->gpu, arg);
     cuda_form *f = find_form(d, key, hash);
     f->used = d->replayed;
     if (!f->made && ++f->calls == OFTEN)
@@ -299,51 +277,61 @@ static danaus_status run_form(
     if (f->made)
         TRY(patch_form(d, f, run, arg, &whole));
     if (!whole)
-        return run(d, arg);
+        return run(&d->gpu, arg);
     CUDA_TRY(d->driver, GraphLaunch(f->made, d->stream));
     return DANAUS_OK;
 }
 
 static danaus_status run_or_launch(
-    cuda_device *d, const cuda_key *key, uint64_t form, cuda_replay *r,
-    const cuda_call *call)
+    cuda_device *d, const gpu_key *key, uint64_t form, cuda_replay *r,
+    const gpu_job *job)
 {
     r->used = ++d->replayed;
-    if (!r->graph && ++r->calls == call->often)
-        r->graph = capture(d, call->run, call->arg, NULL);
+    if (!r->graph && ++r->calls == job->often)
+        r->graph = capture(d, job->run, job->arg, NULL);
     if (!r->graph)
-        return run_form(d, key, form, call->run, call->arg);
+        return run_form(d, key, form, job->run, job->arg);
     CUDA_TRY(d->driver, GraphLaunch(r->graph, d->stream));
     return DANAUS_OK;
 }
 
 /* Scratch is there before a graph is launched, as much as the call needs, which is known
    from earlier calls: to plan gradients takes longer than to launch them. */
-static danaus_status replay(cuda_device *d, const cuda_key *key, const cuda_call *call)
+static danaus_status replay(cuda_device *d, const gpu_key *key, const gpu_job *job)
 {
     uint64_t form = hash_of(0, key->data, key->form);
     uint64_t hash = hash_of(form, key->data + key->form, key->bytes - key->form);
     cuda_replay *set = d->replays + hash % SETS * PLACES;
     const cuda_replay *known = find_key(set, key, hash);
-    cuda_need need = known ? known->need : call->need(d, call->arg);
+    gpu_need need = known ? known->need : job->need(&d->gpu, job->arg);
     TRY(dn_cuda_take_scratch(d, need, 0));
     cuda_replay *r = find_replay(d, set, key, hash);
     r->need = need;
-    danaus_status status = run_or_launch(d, key, form, r, call);
+    danaus_status status = run_or_launch(d, key, form, r, job);
     dn_cuda_give_scratch(d);
     return status;
 }
 
-danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *call)
+static danaus_status run_once(cuda_device *d, const gpu_job *job, int capturing)
 {
-    int capturing = 0;
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    if (!d->replays && d->driver->GraphInstantiate)
-        d->replays = dn_calloc(SETS * PLACES, sizeof *d->replays);
-    if (!capturing && !key->is_long && d->replays)
-        return replay(d, key, call);
-    TRY(dn_cuda_take_scratch(d, call->need(d, call->arg), capturing));
-    danaus_status status = call->run(d, call->arg);
+    gpu_device *dev = &d->gpu;
+    TRY(dn_cuda_take_scratch(d, job->need(dev, job->arg), capturing));
+    danaus_status status = job->run(dev, job->arg);
     dn_cuda_give_scratch(d);
     return status;
+}
+
+danaus_status dn_cuda_call(gpu_device *dev, gpu_key *key, const gpu_job *job)
+{
+    cuda_device *d = (cuda_device *)dev;
+    int capturing = 0;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (!key || key->is_long || capturing)
+        return run_once(d, job, capturing);
+    if (!d->replays && d->driver->GraphInstantiate)
+        d->replays = dn_calloc(SETS * PLACES, sizeof *d->replays);
+    if (!d->replays)
+        return run_once(d, job, 0);
+    memcpy(key->data, &d->stream, sizeof d->stream);
+    return replay(d, key, job);
 }

@@ -96,7 +96,7 @@ static void close_context(cuda_gpu *g)
 {
     int pushed = 0, inside = dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK;
     dn_cuda_close_blas(g);
-    dn_cuda_free_constants(g);
+    dn_gpu_free_constants(&g->base);
     dn_cuda_close_memory(g);
     for (size_t i = 0; i < g->function_capacity; i++)
         if (g->functions[i].module)
@@ -113,7 +113,7 @@ static void close_gpu(cuda_gpu *g)
     dn_free(g->functions);
     dn_free(g->refused);
     dn_tuning_destroy(g->tuning);
-    dn_lock_destroy(g->lock);
+    dn_lock_destroy(g->base.lock);
     dn_lock_destroy(g->memory_lock);
     dn_free(g->waiting.memory);
     dn_free(g);
@@ -122,11 +122,11 @@ static void close_gpu(cuda_gpu *g)
 static danaus_status fill_gpu(cuda_gpu *g)
 {
     size_t memory;
-    TRY(dn_lock_create(&g->lock));
+    TRY(dn_lock_create(&g->base.lock));
     CUDA_TRY(g->driver, DeviceGet(&g->handle, g->ordinal));
-    TRY(read_facts(g->driver, g->handle, &g->facts));
+    TRY(read_facts(g->driver, g->handle, &g->base.facts));
     CUDA_TRY(g->driver, DeviceTotalMem(&memory, g->handle));
-    g->facts.memory = (int64_t)memory;
+    g->base.facts.memory = (int64_t)memory;
     CUDA_TRY(g->driver, PrimaryRetain(&g->context, g->handle));
     int pushed;
     TRY(dn_cuda_enter_gpu(g, &pushed));
@@ -140,6 +140,7 @@ static danaus_status open_gpu(const cuda_driver *driver, int ordinal, cuda_gpu *
     cuda_gpu *g = dn_calloc(1, sizeof *g);
     if (!g)
         return dn_fail_memory(sizeof *g, "a GPU");
+    g->base.driver = &dn_cuda_gpu_driver;
     g->driver = driver;
     g->ordinal = ordinal;
     danaus_status status = fill_gpu(g);
@@ -192,11 +193,11 @@ void dn_cuda_unshare(cuda_device *d)
 static danaus_status share_tuning(cuda_device *d)
 {
     cuda_gpu *g = d->shared;
-    dn_lock(g->lock);
+    dn_lock(g->base.lock);
     danaus_status status =
         g->tuning ? DANAUS_OK : dn_tuning_open(&d->gpu.base, &g->tuning);
     d->gpu.base.tuning = g->tuning;
-    dn_unlock(g->lock);
+    dn_unlock(g->base.lock);
     return status;
 }
 
@@ -213,7 +214,8 @@ danaus_status dn_cuda_share(cuda_device *d, int ordinal)
     int epilogues = 0, has_blas = dn_cuda_find_blas(&epilogues) == DANAUS_OK;
     TRY(find_gpu(driver, ordinal, &d->shared));
     d->driver = driver;
-    d->gpu.facts = d->shared->facts;
+    d->gpu.shared = &d->shared->base;
+    d->gpu.facts = d->shared->base.facts;
     d->gpu.facts.epilogues = epilogues;
     d->gpu.base.kernels = dn_gpu_kernels_for(d->gpu.facts.arch, has_blas);
     danaus_status status = share_tuning(d);

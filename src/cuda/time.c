@@ -1,7 +1,8 @@
 /* Seconds of work by the device's own clock, between two events. Other data are first read
    through the second cache, so that it is as a layer of a large network finds it. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/gradient.h"
+#include "cuda/cuda.h"
+#include "gpu/run/gradient.h"
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -46,14 +47,14 @@ static void close_stopwatch(stopwatch *w)
 
 static danaus_status read_other_data(stopwatch *w)
 {
-    cuda_sums sums = { .count = 0 };
+    gpu_sums sums = { .count = 0 };
     problem p = { .dtype = DANAUS_F32 };
     danaus_pattern line = { 1, 1, 1, w->slab };
     weights_view to =
         dn_weights_view((const float *)w->other + SLABS * w->slab, DANAUS_F32, line);
     gpu_sum sum = dn_gpu_sum(DANAUS_F32, SLABS, line, &to);
-    TRY(dn_cuda_add_sum(w->d, &sums, &p, w->other, &sum));
-    return dn_cuda_make_sums(w->d, &sums);
+    TRY(dn_gpu_add_sum(&w->d->gpu, &sums, &p, w->other, &sum));
+    return dn_gpu_make_sums(&w->d->gpu, &sums);
 }
 
 static danaus_status time_run(void *arg, double *seconds)

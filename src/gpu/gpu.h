@@ -52,10 +52,18 @@ extern const gpu_facts dn_gpu_measured;
    (arch 90), or of those that run on all later than 8.0. */
 int64_t dn_gpu_room(int arch, int64_t resident);
 
+/* What a driver compiled a use to. */
+typedef void *gpu_function;
+
 /* Every GPU device starts with this. */
+typedef struct gpu_driver gpu_driver;       /* run/run.h */
+typedef struct gpu_shared gpu_shared;       /* run/run.h */
+typedef struct gpu_constants gpu_constants; /* run/conv/constants.c */
 typedef struct gpu_device {
     danaus_device base;
     gpu_facts facts;
+    gpu_shared *shared; /* with other devices on the GPU */
+    void *scratch;      /* of the call that runs */
 } gpu_device;
 
 typedef struct gpu_launch {

@@ -6,7 +6,7 @@
 
 #include "cuda/cuda.h"
 #include "device/tuning.h"
-#include "gpu/gpu.h"
+#include "gpu/run/run.h"
 #include "product/planner.h"
 
 #include <math.h>
@@ -328,7 +328,7 @@ static void tensor_cores_take_orders_of_rows(void **state)
         assert_true(uses_tensor_cores(choice_in(&d, &with, &ordered)));
         for (int order = DN_READS; order <= DN_WRITES; order++)
             if (with.orders & order)
-                launches += dn_cuda_picking(
+                launches += dn_gpu_picking(
                     &d.base, p.dtype, p.pattern.a * p.pattern.b * p.pattern.d, p.batch);
         if (!(plain < ordered && ordered < plain + launches))
             fail_msg("case %d: %g, %g and %g", form, ordered, plain, launches);

@@ -13,7 +13,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "cuda/conv/conv.h"
+#include "cuda/cuda.h"
+#include "gpu/run/conv/engine.h"
 #include "cuda/nvrtc.h"
 #include "gpu/conv/conv_short.h"
 #include "gpu/nn/nn.h"
@@ -590,7 +591,7 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
         if (form == 8)
             f = (conv_frame){ .groups = 1, .packed = 1 };
         dn_gpu_conv_mma_fit(&f, fast);
-        int all = dn_cuda_conv_uses(&s, fast, dtype, half, uses);
+        int all = dn_gpu_conv_uses(&s, fast, dtype, half, uses);
         for (int i = 0; i < all; i++)
             ask("a convolution", uses[i].text, uses[i].defines, dtype, arch);
     }

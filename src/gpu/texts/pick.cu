@@ -3,7 +3,7 @@
        to[p] = activation((add ? to[p] : 0) + sum over e of from[place[e]] + bias[p])
 
    for p < rows and all columns. A thread computes one number at a time, and neighbouring threads
-   have neighbouring numbers of `to`. cuda/pick.c fills the table. */
+   have neighbouring numbers of `to`. gpu/run/pick.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

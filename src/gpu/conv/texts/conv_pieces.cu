@@ -1,5 +1,5 @@
 /* Copies a list of pieces of sequences from a table, which a graph keeps, to memory.
-   cuda/conv_pieces.c fills the table. */
+   gpu/run/conv/pieces.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 128
 #include "simt.h"

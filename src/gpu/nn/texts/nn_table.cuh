@@ -1,4 +1,4 @@
-/* The table of texts for models' operations, which src/cuda/nn.c fills. in[] and out[] point to
+/* The table of texts for models' operations, which src/gpu/run/nn_run.c fills. in[] and out[] point to
    numbers in the type of rows or of sums, as device/nn.h says. */
 // SPDX-License-Identifier: Apache-2.0
 #define MOST_SEQUENCES 239

@@ -6,7 +6,7 @@
 
    A thread moves one number, so that as many loads as possible are in flight. A job's blocks of
    threads begin at `first`. Grid: the sum over jobs of count / THREADS, each rounded up.
-   cuda/pack.c fills the table. */
+   gpu/run/pack_run.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "numbers.cuh"

@@ -15,7 +15,7 @@
    neighbouring places and write neighbouring lanes.
 
    A job's `blocks` blocks of threads, which take tiles or lines in turn, begin at `first`.
-   cuda/dw.c fills the table. */
+   gpu/run/dw_run.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"

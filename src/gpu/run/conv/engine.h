@@ -1,15 +1,15 @@
-/* Convolutions on CUDA: what engine, products and sums share. */
+/* Convolutions on GPUs: what engine, products and sums share. */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_CUDA_CONV_CONV_H
-#define DN_CUDA_CONV_CONV_H
+#ifndef DN_GPU_RUN_CONV_ENGINE_H
+#define DN_GPU_RUN_CONV_ENGINE_H
 
 #include "conv/frame.h"
-#include "cuda/cuda.h"
+#include "gpu/run/run.h"
 #include "gpu/conv/conv.h"
 #include "gpu/conv/conv_mma.h"
 
 /* The functions that are compiled for a plan. Windows of one level have no splits and joins. */
-typedef enum cuda_conv_function {
+typedef enum gpu_conv_function {
     CONV_LAY,
     CONV_TAKE,
     CONV_ADD,
@@ -31,20 +31,20 @@ typedef enum cuda_conv_function {
     CONV_FEW =
         CONV_FAST + GPU_CONV_MMA_PARTS, /* those whose rows go through few taps */
     CONV_FUNCTIONS = CONV_FEW + GPU_CONV_MMA_PARTS
-} cuda_conv_function;
+} gpu_conv_function;
 
-typedef struct cuda_conv {
+typedef struct gpu_conv_engine {
     conv_engine base;
     conv_problem p;
     conv_frame frame;
     gpu_conv_shape shape;
-    cuda_gpu *gpu;
+    gpu_shared *gpu;
     gpu_conv_mma
         fast[GPU_CONV_MMA_PARTS]; /* root 0: products are not by tensor cores */
     const void *constants;        /* in its memory, which keeps them */
     const void *matrices[GPU_CONV_MMA_PARTS]; /* likewise, of `fast` */
-    cu_function function[CONV_FUNCTIONS];
-} cuda_conv;
+    gpu_function function[CONV_FUNCTIONS];
+} gpu_conv_engine;
 
 /* Shifts of what is grouped (device/conv.h) to the flags of rows: of x, of y or dy
    (texts/conv_window.cuh). */
@@ -52,14 +52,14 @@ enum { GROUPED_X = 3, GROUPED_Y = 5 };
 enum { CONV_LOWER = 512 }; /* LOWER of texts/conv_window.cuh */
 
 /* Operands of a transform (texts/conv_transform.cu). */
-typedef struct cuda_rows {
+typedef struct gpu_conv_rows {
     int64_t length, batch, channels, windows, step, lead, before, after;
     const void *pieces; /* or NULL */
     int flags;
-} cuda_rows;
+} gpu_conv_rows;
 
-typedef struct cuda_transform {
-    cuda_rows rows;
+typedef struct gpu_conv_transform {
+    gpu_conv_rows rows;
     const void *x, *x_factor;
     void *y[CONV_MOST_SINKS];
     const void *y_factor[CONV_MOST_SINKS];
@@ -68,108 +68,110 @@ typedef struct cuda_transform {
     const conv_few *few;  /* or NULL */
     int64_t first, items; /* windows */
     int64_t share;        /* channels of a filter */
-} cuda_transform;
+} gpu_conv_transform;
 
 /* The uses that a plan for rows of this type compiles, and their number. half: the second
    halves of windows are zeros or folded. fast: products by tensor cores, with root 0 if there
    are none. */
-int dn_cuda_conv_uses(
+int dn_gpu_conv_uses(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS]);
 
 /* The constants of windows, which are made where they are not there yet. */
-danaus_status dn_cuda_conv_constants(
-    cuda_device *d, const gpu_conv_shape *s, const void **constants);
+danaus_status dn_gpu_conv_keep_constants(
+    gpu_device *d, const gpu_conv_shape *s, const void **constants);
 
 /* The matrices of products by tensor cores, if there are any, likewise. */
-danaus_status dn_cuda_conv_matrices(
-    cuda_device *d, const gpu_conv_mma *m, const void **matrices);
+danaus_status dn_gpu_conv_keep_matrices(
+    gpu_device *d, const gpu_conv_mma *m, const void **matrices);
 
 /* Rows of signals, or pieces, which lie on the device; and filters as windows. */
-cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint);
-cuda_rows dn_cuda_conv_filter_rows(const cuda_conv *e);
+gpu_conv_rows dn_gpu_conv_rows(
+    const gpu_conv_engine *e, const conv_job *job, int adjoint);
+gpu_conv_rows dn_gpu_conv_filter_rows(const gpu_conv_engine *e);
 
-danaus_status dn_cuda_conv_transform(
-    cuda_device *d, const cuda_conv *e, cuda_conv_function which,
-    const cuda_transform *t);
+danaus_status dn_gpu_conv_transform(
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which,
+    const gpu_conv_transform *t);
 
 /* The function that does so; gated: rows have factors, or there is a second y. */
-static inline cu_function dn_cuda_conv_find(
-    const cuda_conv *e, cuda_conv_function which, int is_gated)
+static inline gpu_function dn_gpu_conv_find(
+    const gpu_conv_engine *e, gpu_conv_function which, int is_gated)
 {
     int has_gated = is_gated && which < CONV_GATED;
-    cu_function gated = has_gated ? e->function[CONV_GATED + which] : NULL;
+    gpu_function gated = has_gated ? e->function[CONV_GATED + which] : NULL;
     return gated ? gated : e->function[which];
 }
 
 /* A launch with a thread for each of `count` numbers. */
-danaus_status dn_cuda_conv_each(
-    cuda_device *d, const cuda_conv *e, cuda_conv_function which, int64_t count,
-    void **arguments);
+danaus_status dn_gpu_conv_run_each(
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which, int64_t count,
+    const gpu_argument *arguments);
 
 /* What sparse spectra, or sums of such, leave out becomes zero. */
-danaus_status dn_cuda_conv_mask(
-    cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum);
+danaus_status dn_gpu_conv_mask(
+    gpu_device *d, const gpu_conv_engine *e, int64_t filters, void *spectrum);
 
 /* Sums, and points, at once take this part of the device's memory: of 80 GB 160 MB. */
 #define CONV_MEMORY_SHARE 512
 
 /* How many windows of so many bytes lie as points in scratch at once: by tensor cores what nearly
    stays in the second cache, else so many that the ends of launches take little of their time. */
-int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items);
+int64_t dn_gpu_conv_group(const gpu_conv_engine *e, int64_t bytes, int64_t items);
 
 /* Windows of a channel; a window of circles is a pair of rows. */
-int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job);
+int64_t dn_gpu_conv_each_channel(const gpu_conv_engine *e, const conv_job *job);
 
 /* Bytes of the norms of a window, of those that have them. */
-static inline int64_t dn_cuda_conv_norms(const cuda_conv *e)
+static inline int64_t dn_gpu_conv_norms(const gpu_conv_engine *e)
 {
     return e->shape.scaled && e->shape.levels > 1 ? dn_gpu_conv_norms_bytes(&e->shape)
                                                   : 0;
 }
 
-static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its points */
+static inline int64_t dn_gpu_conv_window(
+    const gpu_conv_engine *e) /* bytes of its points */
 {
     return e->shape.n * dn_gpu_point(&e->shape);
 }
 
 /* Members of a conv_backend (device/conv.h). */
-danaus_status dn_cuda_conv_run(danaus_device *dev, int count, const conv_call *calls);
-size_t dn_cuda_conv_scratch_bytes(
-    danaus_device *dev, int count, const conv_call *calls);
-danaus_status dn_cuda_conv_prepare(
+danaus_status dn_gpu_conv_run(danaus_device *dev, int count, const conv_call *calls);
+size_t dn_gpu_conv_scratch_bytes(danaus_device *dev, int count, const conv_call *calls);
+danaus_status dn_gpu_conv_prepare(
     danaus_device *dev, int count, const conv_frame *const *frames);
 
 /* Enqueues that pieces of the host come to the device, by the function of conv_pieces.cu.
    They may go at once. */
-danaus_status dn_cuda_conv_put_pieces(
-    cuda_device *d, cu_function function, const conv_piece *pieces, int64_t count,
+danaus_status dn_gpu_conv_put_pieces(
+    gpu_device *d, gpu_function function, const conv_piece *pieces, int64_t count,
     void *to);
 
 /* The sums of a job, in scratch; how much of that they need. */
-size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job);
-danaus_status dn_cuda_conv_sums(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch);
+size_t dn_gpu_conv_sums_bytes(const gpu_conv_engine *e, const conv_job *job);
+danaus_status dn_gpu_conv_sums(
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, char *scratch);
 
 /* Filters to the spectra of a plan, in scratch (conv_filters.c); how much of that they need. */
-size_t dn_cuda_conv_filter_bytes(const cuda_conv *e);
-danaus_status dn_cuda_conv_transform_filters(
-    cuda_device *d, const cuda_conv *e, const conv_filters *filters, char *spectrum);
+size_t dn_gpu_conv_filter_bytes(const gpu_conv_engine *e);
+danaus_status dn_gpu_conv_transform_filters(
+    gpu_device *d, const gpu_conv_engine *e, const conv_filters *filters,
+    char *spectrum);
 
 /* Streams: conv_stream.c. */
-danaus_status dn_cuda_stream_create(
+danaus_status dn_gpu_stream_create(
     danaus_device *dev, const stream_shape *shape, const void *k,
     stream_engine **stream);
-void dn_cuda_stream_destroy(stream_engine *stream);
-void dn_cuda_stream_reset(stream_engine *stream);
-danaus_status dn_cuda_stream_run(
+void dn_gpu_stream_destroy(stream_engine *stream);
+void dn_gpu_stream_reset(stream_engine *stream);
+danaus_status dn_gpu_stream_run(
     danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
     const void *u, void *y);
 
-/* ---- few taps (conv_short.c): members of dn_cuda_conv ---- */
+/* ---- few taps (conv_short.c): members of dn_gpu_conv_backend ---- */
 
-danaus_status dn_cuda_few_taps(danaus_device *dev, const short_operands *operands);
-danaus_status dn_cuda_few_taps_gradient(
+danaus_status dn_gpu_few_taps(danaus_device *dev, const short_operands *operands);
+danaus_status dn_gpu_few_taps_gradient(
     danaus_device *dev, const short_gradient_operands *operands);
 
 #endif

@@ -1,6 +1,6 @@
-/* Convolutions on CUDA: the table of windows, what is compiled for a plan, and launches. */
+/* Convolutions on GPUs: the table of windows, what is compiled for a plan, and launches. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -129,7 +129,7 @@ static int use_of(
     return 1;
 }
 
-int dn_cuda_conv_uses(
+int dn_gpu_conv_uses(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS])
 {
@@ -139,10 +139,10 @@ int dn_cuda_conv_uses(
     return count;
 }
 
-static danaus_status load_functions(cuda_device *d, cuda_conv *e)
+static danaus_status load_functions(gpu_device *d, gpu_conv_engine *e)
 {
     gpu_use *uses = dn_alloc(CONV_FUNCTIONS * sizeof *uses);
-    cu_function found[CONV_FUNCTIONS];
+    gpu_function found[CONV_FUNCTIONS];
     int is_there[CONV_FUNCTIONS], count = 0;
     if (!uses)
         return dn_fail_memory(CONV_FUNCTIONS * sizeof *uses, "the texts of kernels");
@@ -151,7 +151,7 @@ static danaus_status load_functions(cuda_device *d, cuda_conv *e)
         is_there[i] = use_of(&e->shape, e->fast, e->p.dtype, half, i, &uses[count]);
         count += is_there[i];
     }
-    danaus_status status = dn_cuda_load_uses(d, uses, count, found);
+    danaus_status status = d->shared->driver->load(d, uses, count, found);
     for (int i = CONV_FUNCTIONS - 1; i >= 0 && !status; i--)
         e->function[i] = is_there[i] ? found[--count] : NULL;
     dn_free(uses);
@@ -166,24 +166,24 @@ static danaus_status create(
     danaus_device *dev, const conv_problem *p, const conv_frame *f,
     conv_engine **engine)
 {
-    cuda_device *d = (cuda_device *)dev;
-    cuda_conv *e = dn_calloc(1, sizeof *e);
+    gpu_device *d = (gpu_device *)dev;
+    gpu_conv_engine *e = dn_calloc(1, sizeof *e);
     if (!e)
         return dn_fail_memory(sizeof *e, "a convolution");
     e->p = *p;
     e->frame = *f;
     e->gpu = d->shared;
-    dn_gpu_conv_shape_of(&d->gpu.facts, f, &e->shape);
-    e->base.filter_bytes = (size_t)dn_cuda_conv_window(e);
+    dn_gpu_conv_shape_of(&d->facts, f, &e->shape);
+    e->base.filter_bytes = (size_t)dn_gpu_conv_window(e);
     if (f->cut.kernel->fast) {
-        dn_gpu_conv_mma_of(&d->gpu.facts, f, e->fast);
+        dn_gpu_conv_mma_of(&d->facts, f, e->fast);
         e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(e->fast);
     }
     danaus_status status = load_functions(d, e);
-    status = status ? status : dn_cuda_conv_constants(d, &e->shape, &e->constants);
+    status = status ? status : dn_gpu_conv_keep_constants(d, &e->shape, &e->constants);
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++)
-        status =
-            status ? status : dn_cuda_conv_matrices(d, &e->fast[i], &e->matrices[i]);
+        status = status ? status
+                        : dn_gpu_conv_keep_matrices(d, &e->fast[i], &e->matrices[i]);
     if (status)
         destroy(&e->base);
     else
@@ -193,13 +193,13 @@ static danaus_status create(
 
 static int takes_few(const conv_engine *engine)
 {
-    const cuda_conv *e = (const cuda_conv *)engine;
+    const gpu_conv_engine *e = (const gpu_conv_engine *)engine;
     return e->fast->root && e->fast->few;
 }
 
 static void describe(const conv_engine *engine, conv_cut cut, text *to)
 {
-    const cuda_conv *e = (const cuda_conv *)engine;
+    const gpu_conv_engine *e = (const gpu_conv_engine *)engine;
     gpu_conv_shape s;
     gpu_conv_mma m[GPU_CONV_MMA_PARTS] = { { 0 } };
     if (cut.kernel->fast)
@@ -219,11 +219,12 @@ static void describe(const conv_engine *engine, conv_cut cut, text *to)
 
 /* ---- launches ---- */
 
-cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint)
+gpu_conv_rows dn_gpu_conv_rows(
+    const gpu_conv_engine *e, const conv_job *job, int adjoint)
 {
     const conv_frame *f = &e->frame;
     int is_packed = job->pieces != NULL;
-    return (cuda_rows){
+    return (gpu_conv_rows){
         .length = is_packed ? job->columns : f->length,
         .batch = is_packed ? 1 : job->batch,
         .channels = e->p.channels,
@@ -238,10 +239,10 @@ cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint
     };
 }
 
-cuda_rows dn_cuda_conv_filter_rows(const cuda_conv *e)
+gpu_conv_rows dn_gpu_conv_filter_rows(const gpu_conv_engine *e)
 {
     int64_t length = 2 * e->shape.n;
-    return (cuda_rows){
+    return (gpu_conv_rows){
         .length = length,
         .batch = 1,
         .channels = e->p.filters,
@@ -250,12 +251,12 @@ cuda_rows dn_cuda_conv_filter_rows(const cuda_conv *e)
     };
 }
 
-danaus_status dn_cuda_conv_transform(
-    cuda_device *d, const cuda_conv *e, cuda_conv_function which,
-    const cuda_transform *t)
+danaus_status dn_gpu_conv_transform(
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which,
+    const gpu_conv_transform *t)
 {
-    cuda_transform o = *t;
-    cuda_rows *r = &o.rows;
+    gpu_conv_transform o = *t;
+    gpu_conv_rows *r = &o.rows;
     const void *constants = e->constants;
     conv_few few = { NULL, NULL, { -1, -1, -1 } };
     if (o.few)
@@ -269,32 +270,38 @@ danaus_status dn_cuda_conv_transform(
         launch = dn_gpu_conv_norms_launch(&e->shape, o.items);
     if (which >= CONV_FAST) {
         int is_few, part = part_of((int)which, &is_few);
-        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], is_few, o.items);
+        launch = dn_gpu_conv_mma_launch(&d->facts, &e->fast[part], is_few, o.items);
         constants = e->matrices[part];
         if (e->fast[part].cluster) /* whose points lie in shared memory */
             o.points = (void *)(uintptr_t)e->matrices[GPU_CONV_SPLIT];
     }
-    void *last = which >= CONV_FAST ? (void *)&few.k : (void *)&o.norms;
-    void *arguments[] = {
-        &o.x,           &o.x_factor, &o.y[0],     &o.y_factor[0], &o.y[1],
-        &o.y_factor[1], &o.points,   &o.spectrum, &constants,     &o.first,
-        &o.items,       &o.share,    &r->length,  &r->batch,      &r->channels,
-        &r->windows,    &r->step,    &r->lead,    &r->before,     &r->after,
-        &r->pieces,     &r->flags,   last,        &few.bias,      &groups,
-    };
-    return dn_cuda_launch(d, dn_cuda_conv_find(e, which, is_gated), &launch, arguments);
+    const void *last = which >= CONV_FAST ? few.k : o.norms;
+    const gpu_argument arguments[] = { ARG(o.x),         ARG(o.x_factor),
+                                       ARG(o.y[0]),      ARG(o.y_factor[0]),
+                                       ARG(o.y[1]),      ARG(o.y_factor[1]),
+                                       ARG(o.points),    ARG(o.spectrum),
+                                       ARG(constants),   ARG(o.first),
+                                       ARG(o.items),     ARG(o.share),
+                                       ARG(r->length),   ARG(r->batch),
+                                       ARG(r->channels), ARG(r->windows),
+                                       ARG(r->step),     ARG(r->lead),
+                                       ARG(r->before),   ARG(r->after),
+                                       ARG(r->pieces),   ARG(r->flags),
+                                       ARG(last),        ARG(few.bias),
+                                       ARG(groups),      { 0 } };
+    return dn_gpu_launch(d, dn_gpu_conv_find(e, which, is_gated), &launch, arguments);
 }
 
-danaus_status dn_cuda_conv_each(
-    cuda_device *d, const cuda_conv *e, cuda_conv_function which, int64_t count,
-    void **arguments)
+danaus_status dn_gpu_conv_run_each(
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which, int64_t count,
+    const gpu_argument *arguments)
 {
     gpu_launch launch = dn_gpu_conv_each(count);
-    return dn_cuda_launch(d, e->function[which], &launch, arguments);
+    return dn_gpu_launch(d, e->function[which], &launch, arguments);
 }
 
-danaus_status dn_cuda_conv_mask(
-    cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum)
+danaus_status dn_gpu_conv_mask(
+    gpu_device *d, const gpu_conv_engine *e, int64_t filters, void *spectrum)
 {
     const conv_box b = e->frame.box;
     int shift[CONV_AXES], keep[CONV_AXES];
@@ -305,39 +312,41 @@ danaus_status dn_cuda_conv_mask(
         shift[i] = b.shift[i];
         keep[i] = (int)b.keep[i];
     }
-    void *arguments[] = { &spectrum, &count,   &shift[0], &shift[1], &shift[2],
-                          &shift[3], &keep[0], &keep[1],  &keep[2],  &keep[3] };
-    return dn_cuda_conv_each(d, e, CONV_MASK, count, arguments);
+    const gpu_argument arguments[] = { ARG(spectrum), ARG(count),    ARG(shift[0]),
+                                       ARG(shift[1]), ARG(shift[2]), ARG(shift[3]),
+                                       ARG(keep[0]),  ARG(keep[1]),  ARG(keep[2]),
+                                       ARG(keep[3]),  { 0 } };
+    return dn_gpu_conv_run_each(d, e, CONV_MASK, count, arguments);
 }
 
-int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items)
+int64_t dn_gpu_conv_group(const gpu_conv_engine *e, int64_t bytes, int64_t items)
 {
     const gpu_facts *f = &e->gpu->facts;
     int64_t room = e->fast->root ? 2 * f->l2 : f->memory / CONV_MEMORY_SHARE;
     return CLAMP(room / bytes, 1, items);
 }
 
-int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job)
+int64_t dn_gpu_conv_each_channel(const gpu_conv_engine *e, const conv_job *job)
 {
     int64_t windows = dn_conv_windows_of(&e->frame, job);
     return e->shape.pair ? CEIL_DIV(windows, 2) : windows;
 }
 
-const conv_backend dn_cuda_conv = {
+const conv_backend dn_gpu_conv_backend = {
     .kernel = kernel_at,
     .terms = dn_gpu_conv_terms,
     .work = dn_gpu_conv_work,
-    .prepare = dn_cuda_conv_prepare,
+    .prepare = dn_gpu_conv_prepare,
     .create = create,
     .destroy = destroy,
     .takes_few = takes_few,
     .describe = describe,
-    .run = dn_cuda_conv_run,
-    .scratch_bytes = dn_cuda_conv_scratch_bytes,
-    .few_taps = dn_cuda_few_taps,
-    .few_taps_gradient = dn_cuda_few_taps_gradient,
-    .stream_create = dn_cuda_stream_create,
-    .stream_destroy = dn_cuda_stream_destroy,
-    .stream_reset = dn_cuda_stream_reset,
-    .stream_run = dn_cuda_stream_run,
+    .run = dn_gpu_conv_run,
+    .scratch_bytes = dn_gpu_conv_scratch_bytes,
+    .few_taps = dn_gpu_few_taps,
+    .few_taps_gradient = dn_gpu_few_taps_gradient,
+    .stream_create = dn_gpu_stream_create,
+    .stream_destroy = dn_gpu_stream_destroy,
+    .stream_reset = dn_gpu_stream_reset,
+    .stream_run = dn_gpu_stream_run,
 };

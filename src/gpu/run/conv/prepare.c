@@ -1,7 +1,7 @@
 /* Compiles and loads all that the engines of a plan run, together, so that all threads have
    something to compile. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -18,25 +18,25 @@ static int gather(
         dn_gpu_conv_shape_of(facts, frames[i], &s);
         if (k->fast)
             dn_gpu_conv_mma_of(facts, frames[i], fast);
-        all += dn_cuda_conv_uses(
+        all += dn_gpu_conv_uses(
             &s, fast, k->dtype, dn_gpu_conv_half(frames[i]), uses + all);
     }
     return all;
 }
 
-danaus_status dn_cuda_conv_prepare(
+danaus_status dn_gpu_conv_prepare(
     danaus_device *dev, int count, const conv_frame *const *frames)
 {
-    cuda_device *d = (cuda_device *)dev;
+    gpu_device *d = (gpu_device *)dev;
     size_t most = (size_t)count * CONV_FUNCTIONS;
     gpu_use *uses = dn_alloc(most * sizeof *uses);
-    cu_function *found = dn_alloc(most * sizeof *found); /* which the GPU keeps */
+    gpu_function *found = dn_alloc(most * sizeof *found); /* which the GPU keeps */
     danaus_status status = DANAUS_OK;
     if (!uses || !found)
         status = dn_fail_memory(most * sizeof *uses, "the texts of kernels");
     else
-        status = dn_cuda_load_uses(
-            d, uses, gather(&d->gpu.facts, count, frames, uses), found);
+        status =
+            d->shared->driver->load(d, uses, gather(&d->facts, count, frames, uses), found);
     dn_free(uses);
     dn_free(found);
     return status;

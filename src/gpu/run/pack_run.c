@@ -1,7 +1,7 @@
 /* Packs weights that are in device memory, by the rows of gpu/product/ks_pack.c. Maps are made
    once for each kernel and problem, and all devices of a GPU share them. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "gpu/run/run.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -37,26 +37,26 @@ static ks_step step_to(danaus_dtype type, int merges, int64_t count)
     return step;
 }
 
-static danaus_status ready(cuda_device *d, danaus_dtype type, int merges)
+static danaus_status ready(gpu_device *d, danaus_dtype type, int merges)
 {
-    cu_function function;
+    gpu_function function;
     ks_step step = step_to(type, 0, 1);
-    TRY(dn_cuda_function(d, step.kernel, &step.p, 0, &function));
+    TRY(dn_gpu_function(d, step.kernel, &step.p, 0, &function));
     if (!merges)
         return DANAUS_OK;
     step = step_to(dn_is_complex(type) ? DANAUS_C128 : DANAUS_F64, 1, 1);
-    return dn_cuda_function(d, step.kernel, &step.p, 0, &function);
+    return dn_gpu_function(d, step.kernel, &step.p, 0, &function);
 }
 
 /* The function of a row, and the launch that makes `count` numbers. */
 static danaus_status find(
-    cuda_device *d, danaus_dtype type, int merges, int64_t count, cu_function *function,
+    gpu_device *d, danaus_dtype type, int merges, int64_t count, gpu_function *function,
     gpu_launch *l)
 {
     gpu_call call = { .batch = count };
     ks_step step = step_to(type, merges, count);
-    TRY(dn_cuda_function(d, step.kernel, &step.p, 0, function));
-    dn_gpu_family(step.kernel)->launch(step.kernel, &step.p, &d->gpu.facts, &call, l);
+    TRY(dn_gpu_function(d, step.kernel, &step.p, 0, function));
+    dn_gpu_family(step.kernel)->launch(step.kernel, &step.p, &d->facts, &call, l);
     return DANAUS_OK;
 }
 
@@ -109,12 +109,12 @@ static void add_job(pack_table *t, danaus_dtype type, const pack_job *j, int fir
 
 /* As many jobs in a launch as a table has room for. */
 static danaus_status pack_all(
-    cuda_device *d, danaus_dtype type, const pack_job *jobs, int count)
+    gpu_device *d, danaus_dtype type, const pack_job *jobs, int count)
 {
-    cu_function function;
+    gpu_function function;
     for (int done = 0; done < count;) {
         pack_table t;
-        void *arguments[] = { &t };
+        const gpu_argument arguments[] = { ARG(t), { 0 } };
         gpu_launch all = { 0 }, l;
         memset(&t, 0, sizeof t);
         for (; done < count && t.of.count < MOST_JOBS; done++) {
@@ -125,7 +125,7 @@ static danaus_status pack_all(
             l.blocks[0] += all.blocks[0];
             all = l;
         }
-        TRY(dn_cuda_launch(d, function, &all, arguments));
+        TRY(dn_gpu_launch(d, function, &all, arguments));
     }
     return DANAUS_OK;
 }
@@ -133,17 +133,17 @@ static danaus_status pack_all(
 static danaus_status pack(
     danaus_device *dev, danaus_dtype type, const pack_job *jobs, int count)
 {
-    cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, pack_all(d, type, jobs, count));
+    gpu_device *d = (gpu_device *)dev;
+    RETURN_ENTERED(d, pack_all(d, type, jobs, count));
 }
 
 static danaus_status multiply(
-    cuda_device *d, danaus_dtype wide, int64_t count, void **arguments)
+    gpu_device *d, danaus_dtype wide, int64_t count, const gpu_argument *arguments)
 {
-    cu_function function;
+    gpu_function function;
     gpu_launch l;
     TRY(find(d, wide, 1, count, &function, &l));
-    return dn_cuda_launch(d, function, &l, arguments);
+    return dn_gpu_launch(d, function, &l, arguments);
 }
 
 static danaus_status merge(danaus_device *dev, const ks_merge *m)
@@ -153,14 +153,16 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
     int left = part_type(m->left_type), right = part_type(m->right_type);
     void *to = m->to;
     danaus_dtype wide = dn_is_complex(m->left_type) ? DANAUS_C128 : DANAUS_F64;
-    void *arguments[] = { &w_left, &left, &p.a, &p.b, &p.c, &p.d, &w_right, &right,
-                          &q.a,    &q.b,  &q.c, &q.d, &t.a, &t.d, &to };
-    cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, multiply(d, wide, dn_pattern_weights(t), arguments));
+    const gpu_argument arguments[] = { ARG(w_left), ARG(left), ARG(p.a),     ARG(p.b),
+                                       ARG(p.c),    ARG(p.d),  ARG(w_right), ARG(right),
+                                       ARG(q.a),    ARG(q.b),  ARG(q.c),     ARG(q.d),
+                                       ARG(t.a),    ARG(t.d),  ARG(to),      { 0 } };
+    gpu_device *d = (gpu_device *)dev;
+    RETURN_ENTERED(d, multiply(d, wide, dn_pattern_weights(t), arguments));
 }
 
 /* A launch, which reads map and weights and writes what is packed. */
-double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p)
+double dn_gpu_packing(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = &((const gpu_device *)dev)->facts;
     return 3e-6 + 3 * (double)dn_packed_bytes(k, p) / f->bandwidth;
@@ -178,7 +180,7 @@ static int is_same(const pack_map *m, const ks_step *step, int adjoint)
 }
 
 /* NULL: there is none, for which there is one user more now. */
-static pack_map *find_map(cuda_gpu *g, const ks_step *step, int adjoint)
+static pack_map *find_map(gpu_shared *g, const ks_step *step, int adjoint)
 {
     pack_map *m = g->maps;
     while (m && !is_same(m, step, adjoint))
@@ -188,27 +190,19 @@ static pack_map *find_map(cuda_gpu *g, const ks_step *step, int adjoint)
     return m;
 }
 
-static void free_map(cuda_gpu *g, pack_map *m)
+static void free_map(gpu_shared *g, pack_map *m)
 {
-    int pushed;
-    if (m->entries && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
-        dn_cuda_free(g, m->entries);
-        dn_cuda_leave_gpu(g, pushed);
-    }
+    if (m->entries)
+        g->driver->free(g, m->entries);
     dn_free(m);
 }
 
-/* The default stream is that of the context. */
-static danaus_status ask_capturing(cuda_device *d, int *capturing)
+static danaus_status ask_capturing(gpu_device *d, int *capturing)
 {
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    cu_result result = d->driver->StreamIsCapturing(d->stream, capturing);
-    dn_cuda_leave(d, pushed);
-    return result ? dn_cuda_status(d->driver, result, "StreamIsCapturing") : DANAUS_OK;
+    RETURN_ENTERED(d, d->shared->driver->capturing(d, capturing));
 }
 
-static danaus_status upload(cuda_device *d, pack_map *m)
+static danaus_status upload(gpu_device *d, pack_map *m)
 {
     int capturing = 0;
     size_t bytes = (size_t)(m->facts.count >> m->facts.group_log2) * sizeof(uint32_t);
@@ -218,13 +212,13 @@ static danaus_status upload(cuda_device *d, pack_map *m)
             DANAUS_ERR_ARGUMENT,
             "these weights are not ready to be packed while a graph is captured: make "
             "them without a chain, or update them once before");
-    const backend *b = d->gpu.base.backend;
-    TRY(b->alloc(&d->gpu.base, bytes, &m->entries));
-    return b->copy(&d->gpu.base, m->entries, m->facts.entry, bytes);
+    const backend *b = d->base.backend;
+    TRY(b->alloc(&d->base, bytes, &m->entries));
+    return b->copy(&d->base, m->entries, m->facts.entry, bytes);
 }
 
 static danaus_status make_map(
-    cuda_device *d, const ks_step *step, int adjoint, pack_map **made)
+    gpu_device *d, const ks_step *step, int adjoint, pack_map **made)
 {
     pack_map *m = dn_calloc(1, sizeof *m);
     if (!m)
@@ -248,8 +242,8 @@ static danaus_status make_map(
 static danaus_status open_map(
     danaus_device *dev, const ks_step *step, int adjoint, pack_map **map)
 {
-    cuda_device *d = (cuda_device *)dev;
-    cuda_gpu *g = d->shared;
+    gpu_device *d = (gpu_device *)dev;
+    gpu_shared *g = d->shared;
     pack_map *made = NULL;
     dn_lock(g->lock);
     pack_map *m = find_map(g, step, adjoint);
@@ -272,7 +266,7 @@ static danaus_status open_map(
 
 static void close_map(danaus_device *dev, pack_map *m)
 {
-    cuda_gpu *g = ((cuda_device *)dev)->shared;
+    gpu_shared *g = ((gpu_device *)dev)->shared;
     dn_lock(g->lock);
     int is_last = --m->users == 0;
     pack_map **at = &g->maps;
@@ -288,8 +282,8 @@ static void close_map(danaus_device *dev, pack_map *m)
 /* Compiles what maps of a type need. */
 static danaus_status prepare(danaus_device *dev, danaus_dtype type, int merges)
 {
-    cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, ready(d, type, merges));
+    gpu_device *d = (gpu_device *)dev;
+    RETURN_ENTERED(d, ready(d, type, merges));
 }
 
 static danaus_status open_prepared(
@@ -305,7 +299,7 @@ static danaus_status open_prepared(
     return status;
 }
 
-const pack_backend dn_cuda_pack = {
+const pack_backend dn_gpu_pack_backend = {
     .open = open_prepared,
     .close = close_map,
     .prepare = prepare,

@@ -5,8 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "base/status.h"
-#include "cuda/conv/conv.h"
-#include "cuda/gradient.h"
+#include "gpu/run/conv/engine.h"
+#include "gpu/run/gradient.h"
 #include "gpu/conv/conv_short.h"
 #include "math/pattern.h"
 
@@ -27,24 +27,24 @@ static size_t sequences_bytes(const short_sequences *s)
 }
 
 static danaus_status put_sequences(
-    cuda_device *d, danaus_dtype dtype, const short_sequences *from, conv_piece *to,
+    gpu_device *d, danaus_dtype dtype, const short_sequences *from, conv_piece *to,
     sequences *made)
 {
     const problem p = { .dtype = dtype };
     conv_piece chunk[CHUNK];
-    cu_function function;
+    gpu_function function;
     int64_t n = 0;
     *made = (sequences){ NULL, 0 };
     if (!from->offsets)
         return DANAUS_OK;
-    TRY(dn_cuda_function(d, dn_gpu_short_sequences(), &p, 0, &function));
+    TRY(dn_gpu_function(d, dn_gpu_short_sequences(), &p, 0, &function));
     made->of = to;
     for (int64_t i = 0; i < from->count; i++) {
         int64_t offset = from->offsets[i], length = from->offsets[i + 1] - offset;
         if (length)
             chunk[n++] = (conv_piece){ offset, length, 0 };
         if (n == CHUNK || (n && i + 1 == from->count)) {
-            TRY(dn_cuda_conv_put_pieces(d, function, chunk, n, to + made->count));
+            TRY(dn_gpu_conv_put_pieces(d, function, chunk, n, to + made->count));
             made->count += n;
             n = 0;
         }
@@ -64,24 +64,30 @@ typedef struct short_pass {
     sequences packed;
 } short_pass;
 
-static danaus_status launch_pass(cuda_device *d, const short_pass *c)
+static danaus_status launch_pass(gpu_device *d, const short_pass *c)
 {
     int64_t channels = c->desc->channels, length = c->desc->length, batch = c->batch;
     int64_t rows = batch * channels;
     int taps = (int)c->desc->taps, reversed = c->reversed, shift = (int)c->shift;
     const void *k = c->k, *bias = c->bias, *x = c->x;
     void *y = c->y;
-    cu_function function;
+    gpu_function function;
     sequences packed = c->packed;
     gpu_short s =
-        dn_gpu_short(&d->gpu.facts, c->desc, batch, packed.of != NULL, shift, x, y);
-    void *first[] = { &x,      &k,    &bias,     &y,       &channels,  &length,
-                      &rows,   &taps, &reversed, &s.ahead, &packed.of, &packed.count,
-                      &s.steps };
-    void *last[] = { &x,     &k,    &bias,     &y,     &channels,     &length,
-                     &batch, &taps, &reversed, &shift, &s.lanes_log2, &s.steps };
-    TRY(dn_cuda_function(d, s.kernel, &s.p, s.variant, &function));
-    return dn_cuda_launch(
+        dn_gpu_short(&d->facts, c->desc, batch, packed.of != NULL, shift, x, y);
+    const gpu_argument first[] = { ARG(x),       ARG(k),         ARG(bias),
+                                   ARG(y),       ARG(channels),  ARG(length),
+                                   ARG(rows),    ARG(taps),      ARG(reversed),
+                                   ARG(s.ahead), ARG(packed.of), ARG(packed.count),
+                                   ARG(s.steps), { 0 } };
+    const gpu_argument last[] = {
+        ARG(x),        ARG(k),      ARG(bias),         ARG(y),
+        ARG(channels), ARG(length), ARG(batch),        ARG(taps),
+        ARG(reversed), ARG(shift),  ARG(s.lanes_log2), ARG(s.steps),
+        { 0 }
+    };
+    TRY(dn_gpu_function(d, s.kernel, &s.p, s.variant, &function));
+    return dn_gpu_launch(
         d, function, &s.launch, c->desc->layout == DANAUS_CHANNELS_LAST ? last : first);
 }
 
@@ -92,14 +98,14 @@ static int64_t shift_of(const danaus_short_desc *d)
 
 /* ---- y ---- */
 
-static cuda_need need_of_conv(cuda_device *d, void *arg)
+static gpu_need need_of_conv(gpu_device *d, void *arg)
 {
     const short_operands *o = arg;
     (void)d;
-    return (cuda_need){ .scratch = sequences_bytes(&o->packed) };
+    return (gpu_need){ .scratch = sequences_bytes(&o->packed) };
 }
 
-static danaus_status run_conv(cuda_device *d, void *arg)
+static danaus_status run_conv(gpu_device *d, void *arg)
 {
     const short_operands *o = arg;
     short_pass c = { &o->desc, o->batch, shift_of(&o->desc), 0, o->k, o->bias,
@@ -110,45 +116,33 @@ static danaus_status run_conv(cuda_device *d, void *arg)
 
 /* Keys of these calls begin unlike those of others. */
 static void begin_key(
-    cuda_key *key, const cuda_device *d,
-    danaus_status (*run)(cuda_device *d, void *arg), const danaus_short_desc *desc,
-    int64_t batch)
+    gpu_key *key, danaus_status (*run)(gpu_device *d, void *arg),
+    const danaus_short_desc *desc, int64_t batch)
 {
-    dn_key_begin(key, d);
-    dn_key_add(key, &run, sizeof run);
-    dn_key_add(key, desc, sizeof *desc);
-    dn_key_add(key, &batch, sizeof batch);
+    dn_gpu_key_begin(key);
+    dn_gpu_key_add(key, &run, sizeof run);
+    dn_gpu_key_add(key, desc, sizeof *desc);
+    dn_gpu_key_add(key, &batch, sizeof batch);
 }
 
-/* A call that seldom comes again with the same offsets. */
-static danaus_status run_packed(cuda_device *d, const cuda_call *call)
+static danaus_status conv_or_replay(gpu_device *d, short_operands *o)
 {
-    int capturing = 0;
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    TRY(dn_cuda_take_scratch(d, call->need(d, call->arg), capturing));
-    danaus_status status = call->run(d, call->arg);
-    dn_cuda_give_scratch(d);
-    return status;
-}
-
-static danaus_status conv_or_replay(cuda_device *d, short_operands *o)
-{
-    cuda_key key;
+    gpu_key key;
     const void *operands[] = { o->k, o->bias, o->u, o->y };
-    cuda_call call = { need_of_conv, run_conv, o, OFTEN };
+    gpu_job call = { need_of_conv, run_conv, o, OFTEN };
     if (o->packed.offsets)
-        return run_packed(d, &call);
-    begin_key(&key, d, run_conv, &o->desc, o->batch);
-    dn_key_end_form(&key);
-    dn_key_add(&key, operands, sizeof operands);
-    return dn_cuda_replay(d, &key, &call);
+        return d->shared->driver->call(d, NULL, &call); /* offsets seldom come again */
+    begin_key(&key, run_conv, &o->desc, o->batch);
+    dn_gpu_key_end_form(&key);
+    dn_gpu_key_add(&key, operands, sizeof operands);
+    return d->shared->driver->call(d, &key, &call);
 }
 
-danaus_status dn_cuda_few_taps(danaus_device *dev, const short_operands *operands)
+danaus_status dn_gpu_few_taps(danaus_device *dev, const short_operands *operands)
 {
-    cuda_device *d = (cuda_device *)dev;
+    gpu_device *d = (gpu_device *)dev;
     short_operands o = *operands;
-    RETURN_INSIDE(d, conv_or_replay(d, &o));
+    RETURN_ENTERED(d, conv_or_replay(d, &o));
 }
 
 /* ---- gradients ---- */
@@ -179,26 +173,26 @@ static size_t parts_bytes(const short_gradient_operands *o)
     return dk_bytes(o, parts) + (o->to.dbias ? dbias : 0);
 }
 
-static cuda_need need_of_gradient(cuda_device *d, void *arg)
+static gpu_need need_of_gradient(gpu_device *d, void *arg)
 {
     const short_gradient_operands *o = arg;
     (void)d;
-    return (cuda_need){ .scratch = parts_bytes(o) + sequences_bytes(&o->packed) };
+    return (gpu_need){ .scratch = parts_bytes(o) + sequences_bytes(&o->packed) };
 }
 
 /* to[channels][taps] from its parts. */
 static danaus_status add_parts(
-    cuda_device *d, cuda_sums *sums, const danaus_short_desc *desc, int64_t taps,
+    gpu_device *d, gpu_sums *sums, const danaus_short_desc *desc, int64_t taps,
     int64_t parts, const void *from, void *to)
 {
     problem p = { .dtype = desc->dtype, .pattern = { 1, desc->channels, taps, 1 } };
     weights_view view = dn_weights_view(to, dn_sum_type(desc->dtype), p.pattern);
     gpu_sum sum = dn_gpu_sum(desc->dtype, parts, p.pattern, &view);
-    return dn_cuda_add_sum(d, sums, &p, from, &sum);
+    return dn_gpu_add_sum(d, sums, &p, from, &sum);
 }
 
 static danaus_status make_sums(
-    cuda_device *d, const short_gradient_operands *o, const gpu_short *plan,
+    gpu_device *d, const short_gradient_operands *o, const gpu_short *plan,
     sequences packed)
 {
     const danaus_short_desc *desc = &o->desc;
@@ -208,26 +202,30 @@ static danaus_status make_sums(
     const void *dy = o->dy, *u = o->to.dk ? o->u : NULL, *k = o->k;
     void *du = o->to.du, *dk = o->to.dk ? d->scratch : NULL;
     void *dbias = o->to.dbias ? (char *)d->scratch + dk_bytes(o, s.parts) : NULL;
-    cu_function function;
-    void *first[] = { &dy,    &u,        &k,        &du,        &dk,
-                      &dbias, &channels, &length,   &batch,     &s.parts,
-                      &taps,  &s.ahead,  &s.groups, &packed.of, &packed.count };
-    void *last[] = {
-        &dy,     &u,     &k,       &du,   &dk,    &dbias,    &channels,
-        &length, &batch, &s.parts, &taps, &shift, &s.groups, &s.lanes_log2
+    gpu_function function;
+    const gpu_argument first[] = { ARG(dy),       ARG(u),         ARG(k),
+                                   ARG(du),       ARG(dk),        ARG(dbias),
+                                   ARG(channels), ARG(length),    ARG(batch),
+                                   ARG(s.parts),  ARG(taps),      ARG(s.ahead),
+                                   ARG(s.groups), ARG(packed.of), ARG(packed.count),
+                                   { 0 } };
+    const gpu_argument last[] = {
+        ARG(dy),    ARG(u),        ARG(k),        ARG(du),           ARG(dk),
+        ARG(dbias), ARG(channels), ARG(length),   ARG(batch),        ARG(s.parts),
+        ARG(taps),  ARG(shift),    ARG(s.groups), ARG(s.lanes_log2), { 0 }
     };
-    TRY(dn_cuda_function(d, s.kernel, &s.p, s.variant, &function));
-    TRY(dn_cuda_launch(
+    TRY(dn_gpu_function(d, s.kernel, &s.p, s.variant, &function));
+    TRY(dn_gpu_launch(
         d, function, &s.launch, desc->layout == DANAUS_CHANNELS_LAST ? last : first));
-    cuda_sums sums = { .count = 0 };
+    gpu_sums sums = { .count = 0 };
     if (dk)
         TRY(add_parts(d, &sums, desc, desc->taps, s.parts, dk, o->to.dk));
     if (dbias)
         TRY(add_parts(d, &sums, desc, 1, s.parts, dbias, o->to.dbias));
-    return dn_cuda_make_sums(d, &sums);
+    return dn_gpu_make_sums(d, &sums);
 }
 
-static danaus_status run_gradient(cuda_device *d, void *arg)
+static danaus_status run_gradient(gpu_device *d, void *arg)
 {
     const short_gradient_operands *o = arg;
     int64_t shift = o->desc.taps - 1 - shift_of(&o->desc);
@@ -243,25 +241,25 @@ static danaus_status run_gradient(cuda_device *d, void *arg)
     return make_sums(d, o, &sums, back.packed);
 }
 
-static danaus_status gradient_or_replay(cuda_device *d, short_gradient_operands *o)
+static danaus_status gradient_or_replay(gpu_device *d, short_gradient_operands *o)
 {
-    cuda_key key;
+    gpu_key key;
     int wanted[] = { o->to.du != NULL, o->to.dk != NULL, o->to.dbias != NULL };
     const void *operands[] = { o->k, o->u, o->dy, o->to.du, o->to.dk, o->to.dbias };
-    cuda_call call = { need_of_gradient, run_gradient, o, 2 };
+    gpu_job call = { need_of_gradient, run_gradient, o, 2 };
     if (o->packed.offsets)
-        return run_packed(d, &call);
-    begin_key(&key, d, run_gradient, &o->desc, o->batch);
-    dn_key_add(&key, wanted, sizeof wanted);
-    dn_key_end_form(&key);
-    dn_key_add(&key, operands, sizeof operands);
-    return dn_cuda_replay(d, &key, &call);
+        return d->shared->driver->call(d, NULL, &call); /* offsets seldom come again */
+    begin_key(&key, run_gradient, &o->desc, o->batch);
+    dn_gpu_key_add(&key, wanted, sizeof wanted);
+    dn_gpu_key_end_form(&key);
+    dn_gpu_key_add(&key, operands, sizeof operands);
+    return d->shared->driver->call(d, &key, &call);
 }
 
-danaus_status dn_cuda_few_taps_gradient(
+danaus_status dn_gpu_few_taps_gradient(
     danaus_device *dev, const short_gradient_operands *operands)
 {
-    cuda_device *d = (cuda_device *)dev;
+    gpu_device *d = (gpu_device *)dev;
     short_gradient_operands o = *operands;
-    RETURN_INSIDE(d, gradient_or_replay(d, &o));
+    RETURN_ENTERED(d, gradient_or_replay(d, &o));
 }

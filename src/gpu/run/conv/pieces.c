@@ -1,7 +1,7 @@
 /* Copies the pieces of packed sequences to the device, as tables that are arguments of launches.
    So nothing waits, host memory may be freed at once, and graphs keep the pieces. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/status.h"
 
@@ -20,8 +20,8 @@ typedef struct piece_table {
 _Static_assert(
     sizeof(piece_table) == GPU_TABLE_BYTES, "a table that kernels are given");
 
-danaus_status dn_cuda_conv_put_pieces(
-    cuda_device *d, cu_function function, const conv_piece *pieces, int64_t count,
+danaus_status dn_gpu_conv_put_pieces(
+    gpu_device *d, gpu_function function, const conv_piece *pieces, int64_t count,
     void *to)
 {
     gpu_launch launch = dn_gpu_line(1, THREADS);
@@ -30,8 +30,8 @@ danaus_status dn_cuda_conv_put_pieces(
         table.to = (conv_piece *)to + i;
         table.count = MIN(MOST, count - i);
         memcpy(table.of, pieces + i, (size_t)table.count * sizeof *pieces);
-        void *arguments[] = { &table };
-        TRY(dn_cuda_launch(d, function, &launch, arguments));
+        const gpu_argument arguments[] = { ARG(table), { 0 } };
+        TRY(dn_gpu_launch(d, function, &launch, arguments));
     }
     return DANAUS_OK;
 }

@@ -1,6 +1,6 @@
 /* Moves numbers into another order on a GPU: one launch of pick.cu. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "gpu/run/run.h"
 #include "gpu/nn/nn.h"
 
 #include "base/status.h"
@@ -19,13 +19,13 @@ typedef union pick_table {
     } of;
 } pick_table;
 
-static danaus_status launch(cuda_device *d, const pick_job *job)
+static danaus_status launch(gpu_device *d, const pick_job *job)
 {
     const problem p = { .dtype = job->dtype };
     gpu_launch l = dn_gpu_nn_picks(job->rows * job->columns);
-    cu_function function;
+    gpu_function function;
     pick_table t;
-    void *arguments[] = { &t };
+    const gpu_argument arguments[] = { ARG(t), { 0 } };
     memset(&t, 0, sizeof t);
     t.of.start = job->start;
     t.of.place = job->place;
@@ -40,20 +40,20 @@ static danaus_status launch(cuda_device *d, const pick_job *job)
     t.of.to_across = job->to.across;
     t.of.add = job->add;
     t.of.activation = job->activation;
-    TRY(dn_cuda_function(d, &dn_gpu_nn[GPU_NN_PICK], &p, 0, &function));
-    return dn_cuda_launch(d, function, &l, arguments);
+    TRY(dn_gpu_function(d, &dn_gpu_nn[GPU_NN_PICK], &p, 0, &function));
+    return dn_gpu_launch(d, function, &l, arguments);
 }
 
-danaus_status dn_cuda_pick(danaus_device *dev, const pick_job *job)
+danaus_status dn_gpu_pick(danaus_device *dev, const pick_job *job)
 {
-    cuda_device *d = (cuda_device *)dev;
+    gpu_device *d = (gpu_device *)dev;
     if (!job->rows || !job->columns)
         return DANAUS_OK;
-    RETURN_INSIDE(d, launch(d, job));
+    RETURN_ENTERED(d, launch(d, job));
 }
 
 /* A launch, and moving numbers as the portable rows do, at a third of memory's rate. */
-double dn_cuda_picking(
+double dn_gpu_picking(
     const danaus_device *dev, danaus_dtype dtype, int64_t rows, int64_t columns)
 {
     const gpu_facts *f = &((const gpu_device *)dev)->facts;

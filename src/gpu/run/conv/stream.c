@@ -1,8 +1,8 @@
-/* Streams on CUDA: the past of every channel in a ring, and direct sums over all taps
+/* Streams on GPUs: the past of every channel in a ring, and direct sums over all taps
    (texts/conv_stream.cu). Each number reads the whole filter; generation, which has one number
    at a time, must do that anyway. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -21,10 +21,10 @@ enum { PUT, SUM, FUNCTIONS };
 
 struct stream_engine {
     stream_shape shape;
-    cuda_gpu *gpu;
+    gpu_shared *gpu;
     int64_t segments, columns; /* of taps; of the ring */
     void *k, *ring;
-    cu_function function[FUNCTIONS];
+    gpu_function function[FUNCTIONS];
 };
 
 static int64_t size_of(const stream_engine *s)
@@ -40,10 +40,10 @@ static size_t ring_bytes(const stream_engine *s)
 /* ---- making ---- */
 
 /* Taps [filter][SEGMENT][segment], zeros past the last. */
-static danaus_status put_taps(cuda_device *d, stream_engine *s, const void *k)
+static danaus_status put_taps(gpu_device *d, stream_engine *s, const void *k)
 {
     const danaus_stream_desc *p = &s->shape.desc;
-    const backend *b = d->gpu.base.backend;
+    const backend *b = d->base.backend;
     size_t size = (size_t)size_of(s);
     size_t bytes = (size_t)(p->filters * SEGMENT * s->segments) * size;
     char *made = dn_calloc(bytes, 1);
@@ -56,13 +56,13 @@ static danaus_status put_taps(cuda_device *d, stream_engine *s, const void *k)
                 (const char *)k + (size_t)(f * p->filter_length + t) * size;
             memcpy(made + (size_t)at * size, from, size);
         }
-    danaus_status status = b->alloc(&d->gpu.base, bytes, &s->k);
-    status = status ? status : b->copy(&d->gpu.base, s->k, made, bytes);
+    danaus_status status = b->alloc(&d->base, bytes, &s->k);
+    status = status ? status : b->copy(&d->base, s->k, made, bytes);
     dn_free(made);
     return status;
 }
 
-static danaus_status load_functions(cuda_device *d, stream_engine *s)
+static danaus_status load_functions(gpu_device *d, stream_engine *s)
 {
     static const char *const texts[] = { "conv_stream_put.cu", "conv_stream.cu" };
     gpu_use *uses = dn_calloc(FUNCTIONS, sizeof *uses);
@@ -74,29 +74,25 @@ static danaus_status load_functions(cuda_device *d, stream_engine *s)
         uses[i].entry = "conv";
         dn_text(&to, "#define TYPE_%s 1\n", danaus_dtype_name(s->shape.desc.dtype));
     }
-    danaus_status status = dn_cuda_load_uses(d, uses, FUNCTIONS, s->function);
+    danaus_status status = d->shared->driver->load(d, uses, FUNCTIONS, s->function);
     dn_free(uses);
     return status;
 }
 
-void dn_cuda_stream_destroy(stream_engine *s)
+void dn_gpu_stream_destroy(stream_engine *s)
 {
-    int pushed;
-    if (dn_cuda_enter_gpu(s->gpu, &pushed) == DANAUS_OK) {
-        if (s->k)
-            dn_cuda_free(s->gpu, s->k);
-        if (s->ring)
-            dn_cuda_free(s->gpu, s->ring);
-        dn_cuda_leave_gpu(s->gpu, pushed);
-    }
+    if (s->k)
+        s->gpu->driver->free(s->gpu, s->k);
+    if (s->ring)
+        s->gpu->driver->free(s->gpu, s->ring);
     dn_free(s);
 }
 
-danaus_status dn_cuda_stream_create(
+danaus_status dn_gpu_stream_create(
     danaus_device *dev, const stream_shape *shape, const void *k,
     stream_engine **stream)
 {
-    cuda_device *d = (cuda_device *)dev;
+    gpu_device *d = (gpu_device *)dev;
     stream_engine *s = dn_calloc(1, sizeof *s);
     if (!s)
         return dn_fail_memory(sizeof *s, "a stream");
@@ -108,14 +104,14 @@ danaus_status dn_cuda_stream_create(
     status = status ? status : put_taps(d, s, k);
     status = status ? status : dev->backend->alloc(dev, ring_bytes(s), &s->ring);
     if (status)
-        dn_cuda_stream_destroy(s);
+        dn_gpu_stream_destroy(s);
     else
         *stream = s;
     return status;
 }
 
 /* The first call afterwards finds that it is the first. */
-void dn_cuda_stream_reset(stream_engine *s) { (void)s; }
+void dn_gpu_stream_reset(stream_engine *s) { (void)s; }
 
 /* ---- running ---- */
 
@@ -128,7 +124,7 @@ typedef struct stream_call {
 
 /* Numbers from, ..., from + count - 1 of a call. */
 static danaus_status run_chunk(
-    cuda_device *d, const stream_call *c, int64_t from, int64_t count)
+    gpu_device *d, const stream_call *c, int64_t from, int64_t count)
 {
     const stream_engine *s = c->s;
     const danaus_stream_desc *p = &s->shape.desc;
@@ -137,38 +133,39 @@ static danaus_status run_chunk(
     int segments = (int)s->segments, wide = (int)columns;
     const void *u = c->u, *k = s->k;
     void *ring = s->ring, *y = c->y;
-    void *put[] = { &u, &ring, &channels, &whole, &from, &count, &time, &columns };
+    const gpu_argument put[] = { ARG(u),     ARG(ring),    ARG(channels),
+                                 ARG(whole), ARG(from),    ARG(count),
+                                 ARG(time),  ARG(columns), { 0 } };
     gpu_launch l = dn_gpu_line(CEIL_DIV(channels * count, EACH), EACH);
-    TRY(dn_cuda_launch(d, s->function[PUT], &l, put));
-    void *sum[] = { &k,    &ring,  &y,    &share,    &whole,
-                    &from, &count, &time, &segments, &wide };
+    TRY(dn_gpu_launch(d, s->function[PUT], &l, put));
+    const gpu_argument sum[] = { ARG(k),        ARG(ring), ARG(y),     ARG(share),
+                                 ARG(whole),    ARG(from), ARG(count), ARG(time),
+                                 ARG(segments), ARG(wide), { 0 } };
     l = dn_gpu_line(channels * CEIL_DIV(count, TIMES), TIMES * LANES);
-    return dn_cuda_launch(d, s->function[SUM], &l, sum);
+    return dn_gpu_launch(d, s->function[SUM], &l, sum);
 }
 
-static danaus_status run(cuda_device *d, const stream_call *c)
+static danaus_status run(gpu_device *d, const stream_call *c)
 {
     int capturing = 0;
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    TRY(d->shared->driver->capturing(d, &capturing));
     if (capturing)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "a block of a signal cannot be captured: a graph would put it in the same "
             "place of the signal each time");
     if (c->time == 0)
-        CUDA_TRY(
-            d->driver,
-            MemsetAsync((cu_pointer)c->s->ring, 0, ring_bytes(c->s), d->stream));
+        TRY(d->base.backend->clear(&d->base, c->s->ring, ring_bytes(c->s)));
     for (int64_t from = 0; from < c->whole; from += CHUNK)
         TRY(run_chunk(d, c, from, MIN(CHUNK, c->whole - from)));
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_stream_run(
+danaus_status dn_gpu_stream_run(
     danaus_device *dev, stream_engine *s, int64_t time, int64_t count, const void *u,
     void *y)
 {
-    cuda_device *d = (cuda_device *)dev;
+    gpu_device *d = (gpu_device *)dev;
     stream_call c = { s, time, count, u, y };
-    RETURN_INSIDE(d, run(d, &c));
+    RETURN_ENTERED(d, run(d, &c));
 }

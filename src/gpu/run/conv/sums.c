@@ -1,10 +1,10 @@
-/* Gradients of filters on CUDA: sums of spectra over the windows of a filter, and their inverse
+/* Gradients of filters on GPUs: sums of spectra over the windows of a filter, and their inverse
    transform. Parts of the sums depend only on the problem and the GPU's memory. Groups of
    filters follow each other, and so do ranges of one filter's windows of two levels, so that
    scratch does not grow with the problem. Where tensor cores compute the sums, one launch
    computes the parts of a group, and another adds them and puts them in order. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -23,7 +23,7 @@ typedef struct sums_plan {
 } sums_plan;
 
 /* True if tensor cores compute the sums. */
-static int is_fast(const cuda_conv *e) { return e->fast[GPU_CONV_SUMS].root > 0; }
+static int is_fast(const gpu_conv_engine *e) { return e->fast[GPU_CONV_SUMS].root > 0; }
 
 /* Rounds of all members that are looked at, and windows whose time a part takes to be stored
    and added. */
@@ -47,13 +47,13 @@ static int64_t parts_for(int64_t filters, int64_t each, int64_t places)
     return best;
 }
 
-static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
+static sums_plan plan_fast(const gpu_conv_engine *e, const conv_job *job)
 {
-    int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
+    int64_t filters = e->p.filters, window = dn_gpu_conv_window(e);
     int64_t windows = MAX(1, e->gpu->facts.memory / CONV_MEMORY_SHARE / window);
     int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
     sums_plan s = { .each =
-                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+                        e->p.channels / filters * dn_gpu_conv_each_channel(e, job) };
     s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
     s.piece = s.each;
     s.group = CLAMP(windows / s.parts, 1, filters);
@@ -62,15 +62,15 @@ static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
     return s;
 }
 
-static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
+static sums_plan plan_sums(const gpu_conv_engine *e, const conv_job *job)
 {
     int two = e->shape.levels > 1;
-    int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
+    int64_t filters = e->p.filters, window = dn_gpu_conv_window(e);
     int64_t windows = e->gpu->facts.memory / CONV_MEMORY_SHARE / window;
     const gpu_conv_level *l = &e->shape.level[two];
     int64_t places = MAX(1, PLACES / l->team) * e->gpu->facts.units;
     sums_plan s = { .each =
-                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+                        e->p.channels / filters * dn_gpu_conv_each_channel(e, job) };
     s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
     s.parts = CLAMP(windows, 1, s.parts);
     s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
@@ -80,7 +80,7 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
         s.parts = CLAMP(places / (s.group * l->tiles), 1, s.piece);
     s.blocks = MIN(s.group * s.parts * l->tiles, places);
     s.points = two ? dn_gpu_aligned(s.group * s.piece * window) : 0;
-    s.norms = dn_gpu_aligned(s.group * s.piece * dn_cuda_conv_norms(e));
+    s.norms = dn_gpu_aligned(s.group * s.piece * dn_gpu_conv_norms(e));
     s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
     s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
@@ -88,7 +88,7 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
     return s;
 }
 
-static sums_plan plan_for(const cuda_conv *e, const conv_job *job)
+static sums_plan plan_for(const gpu_conv_engine *e, const conv_job *job)
 {
     return is_fast(e) ? plan_fast(e, job) : plan_sums(e, job);
 }
@@ -100,7 +100,7 @@ static size_t after_sums(const sums_plan *s)
     return MAX(2 * s->points + s->norms, s->windows);
 }
 
-size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job)
+size_t dn_gpu_conv_sums_bytes(const gpu_conv_engine *e, const conv_job *job)
 {
     sums_plan s = plan_for(e, job);
     return after_sums(&s) + s.kept + s.sums + s.added;
@@ -108,37 +108,37 @@ size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job)
 
 /* Windows [from, to) of `filters` filters as points. */
 static danaus_status split(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, range part, char *scratch)
 {
     const conv_filter_sums *f = &job->filter;
-    cuda_transform t = { .rows = dn_cuda_conv_rows(e, job, 0),
-                         .x = f->x.data,
-                         .x_factor = f->x.factor,
-                         .points = scratch,
-                         .norms = scratch + 2 * s->points,
-                         .share = 1,
-                         .first = first * s->each + part.from,
-                         .items = (filters - 1) * s->each + part.to - part.from };
+    gpu_conv_transform t = { .rows = dn_gpu_conv_rows(e, job, 0),
+                             .x = f->x.data,
+                             .x_factor = f->x.factor,
+                             .points = scratch,
+                             .norms = scratch + 2 * s->points,
+                             .share = 1,
+                             .first = first * s->each + part.from,
+                             .items = (filters - 1) * s->each + part.to - part.from };
     int flags = t.rows.flags;
     t.rows.flags |= f->x.grouped << GROUPED_X;
-    if (dn_cuda_conv_norms(e))
-        TRY(dn_cuda_conv_transform(d, e, CONV_NORMS, &t));
-    TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
+    if (dn_gpu_conv_norms(e))
+        TRY(dn_gpu_conv_transform(d, e, CONV_NORMS, &t));
+    TRY(dn_gpu_conv_transform(d, e, CONV_SPLIT, &t));
     t.x = f->dy.data;
     t.x_factor = f->dy.factor;
     t.points = scratch + s->points;
     t.rows.before = t.rows.after = 0;
     t.rows.flags = flags | CONV_LOWER | f->dy.grouped << GROUPED_X;
-    return dn_cuda_conv_transform(d, e, CONV_SPLIT, &t);
+    return dn_gpu_conv_transform(d, e, CONV_SPLIT, &t);
 }
 
 static danaus_status add_windows(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, range part, char *scratch)
 {
     const conv_filter_sums *f = &job->filter;
-    cuda_rows r = dn_cuda_conv_rows(e, job, 0);
+    gpu_conv_rows r = dn_gpu_conv_rows(e, job, 0);
     int two = e->shape.levels > 1;
     const void *x = f->x.data, *x_factor = f->x.factor;
     const void *dy = f->dy.data, *dy_factor = f->dy.factor;
@@ -151,41 +151,49 @@ static danaus_status add_windows(
     launch.threads = e->shape.level[two].team;
     launch.shared /= e->shape.level[two].members;
     r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
-    void *arguments[] = { &x,         &x_factor, &dy,         &dy_factor, &points,
-                          &dy_points, &kept,     &sums,       &constants, &first,
-                          &filters,   &parts,    &each,       &part.from, &part.to,
-                          &r.length,  &r.batch,  &r.channels, &r.windows, &r.step,
-                          &r.lead,    &r.before, &r.after,    &r.pieces,  &r.flags };
-    cu_function add = dn_cuda_conv_find(e, CONV_SUMS, x_factor || dy_factor);
-    return dn_cuda_launch(d, add, &launch, arguments);
+    const gpu_argument arguments[] = {
+        ARG(x),         ARG(x_factor), ARG(dy),         ARG(dy_factor), ARG(points),
+        ARG(dy_points), ARG(kept),     ARG(sums),       ARG(constants), ARG(first),
+        ARG(filters),   ARG(parts),    ARG(each),       ARG(part.from), ARG(part.to),
+        ARG(r.length),  ARG(r.batch),  ARG(r.channels), ARG(r.windows), ARG(r.step),
+        ARG(r.lead),    ARG(r.before), ARG(r.after),    ARG(r.pieces),  ARG(r.flags),
+        { 0 }
+    };
+    gpu_function add = dn_gpu_conv_find(e, CONV_SUMS, x_factor || dy_factor);
+    return dn_gpu_launch(d, add, &launch, arguments);
 }
 
 /* Parts of sums by tensor cores, to one sum for each filter. */
 static danaus_status add_fast(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, void *sums, void *added)
 {
     const conv_filter_sums *f = &job->filter;
-    cuda_rows r = dn_cuda_conv_rows(e, job, 0);
+    gpu_conv_rows r = dn_gpu_conv_rows(e, job, 0);
     const void *x = f->x.data, *x_factor = f->x.factor;
     const void *dy = f->dy.data, *dy_factor = f->dy.factor;
     const void *tables = e->matrices[GPU_CONV_SUMS];
     int64_t parts = s->parts, each = s->each;
-    gpu_launch launch = dn_gpu_conv_mma_launch(
-        &d->gpu.facts, &e->fast[GPU_CONV_SUMS], 0, filters * parts);
+    gpu_launch launch =
+        dn_gpu_conv_mma_launch(&d->facts, &e->fast[GPU_CONV_SUMS], 0, filters * parts);
     r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
-    void *arguments[] = { &x,        &x_factor, &dy,         &dy_factor, &sums,
-                          &tables,   &first,    &filters,    &parts,     &each,
-                          &r.length, &r.batch,  &r.channels, &r.windows, &r.step,
-                          &r.lead,   &r.before, &r.after,    &r.pieces,  &r.flags };
-    TRY(dn_cuda_launch(d, e->function[CONV_FAST + GPU_CONV_SUMS], &launch, arguments));
-    void *order[] = { &sums, &added, &filters, &parts };
-    return dn_cuda_conv_each(d, e, CONV_ORDER, filters * e->shape.n, order);
+    const gpu_argument arguments[] = { ARG(x),          ARG(x_factor),  ARG(dy),
+                                       ARG(dy_factor),  ARG(sums),      ARG(tables),
+                                       ARG(first),      ARG(filters),   ARG(parts),
+                                       ARG(each),       ARG(r.length),  ARG(r.batch),
+                                       ARG(r.channels), ARG(r.windows), ARG(r.step),
+                                       ARG(r.lead),     ARG(r.before),  ARG(r.after),
+                                       ARG(r.pieces),   ARG(r.flags),   { 0 } };
+    TRY(dn_gpu_launch(d, e->function[CONV_FAST + GPU_CONV_SUMS], &launch, arguments));
+    const gpu_argument order[] = {
+        ARG(sums), ARG(added), ARG(filters), ARG(parts), { 0 }
+    };
+    return dn_gpu_conv_run_each(d, e, CONV_ORDER, filters * e->shape.n, order);
 }
 
 /* Sums to windows, and these to gradients. */
 static danaus_status take(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, int64_t first,
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, int64_t first,
     int64_t filters, void *sums, void *windows)
 {
     const conv_frame *r = &e->frame;
@@ -199,25 +207,27 @@ static danaus_status take(
     dk = dk ? dk + first * taps * size : NULL;
     dk_reverse = dk_reverse ? dk_reverse + first * taps * size : NULL;
     dskip = dskip ? dskip + first * size : NULL;
-    cuda_transform t = { .rows = dn_cuda_conv_filter_rows(e),
-                         .y = { windows },
-                         .points = sums,
-                         .spectrum = sums,
-                         .items = filters,
-                         .share = 1 };
-    TRY(dn_cuda_conv_mask(d, e, filters, sums));
-    TRY(dn_cuda_conv_transform(d, e, CONV_BACK, &t));
+    gpu_conv_transform t = { .rows = dn_gpu_conv_filter_rows(e),
+                             .y = { windows },
+                             .points = sums,
+                             .spectrum = sums,
+                             .items = filters,
+                             .share = 1 };
+    TRY(dn_gpu_conv_mask(d, e, filters, sums));
+    TRY(dn_gpu_conv_transform(d, e, CONV_BACK, &t));
     if (e->shape.levels > 1)
-        TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_JOIN, &t));
-    void *arguments[] = { &windows,  &dk,          &dk_reverse, &dskip,  &filters,
-                          &n,        &taps,        &reach,      &length, &positive,
-                          &negative, &is_periodic, &is_folded,  &is_more };
-    return dn_cuda_conv_each(d, e, CONV_TAKE, filters * reach, arguments);
+        TRY(dn_gpu_conv_transform(d, e, CONV_FILTER_JOIN, &t));
+    const gpu_argument arguments[] = { ARG(windows),   ARG(dk),       ARG(dk_reverse),
+                                       ARG(dskip),     ARG(filters),  ARG(n),
+                                       ARG(taps),      ARG(reach),    ARG(length),
+                                       ARG(positive),  ARG(negative), ARG(is_periodic),
+                                       ARG(is_folded), ARG(is_more),  { 0 } };
+    return dn_gpu_conv_run_each(d, e, CONV_TAKE, filters * reach, arguments);
 }
 
 /* All windows of some filters, to one sum for each, *made, in scratch. */
 static danaus_status sum_windows(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, char *scratch, void **made)
 {
     void *sums = scratch + after_sums(s) + s->kept, *added = (char *)sums + s->sums;
@@ -231,14 +241,15 @@ static danaus_status sum_windows(
             TRY(split(d, e, job, s, first, filters, part, scratch));
         TRY(add_windows(d, e, job, s, first, filters, part, scratch));
     }
-    void *arguments[] = { &sums, &added, &filters, &parts, &count };
+    const gpu_argument arguments[] = { ARG(sums),  ARG(added), ARG(filters),
+                                       ARG(parts), ARG(count), { 0 } };
     if (parts > 1)
-        TRY(dn_cuda_conv_each(d, e, CONV_ADD, filters * count, arguments));
+        TRY(dn_gpu_conv_run_each(d, e, CONV_ADD, filters * count, arguments));
     return DANAUS_OK;
 }
 
 static danaus_status sum_group(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, char *scratch)
 {
     void *sums;
@@ -246,8 +257,8 @@ static danaus_status sum_group(
     return take(d, e, job, first, filters, sums, scratch);
 }
 
-danaus_status dn_cuda_conv_sums(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch)
+danaus_status dn_gpu_conv_sums(
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, char *scratch)
 {
     sums_plan s = plan_for(e, job);
     for (int64_t first = 0; first < e->p.filters; first += s.group)

@@ -1,7 +1,7 @@
 /* Computes the weight gradient of a factor as planned: parts dw[slab], sums over the columns of
    a slab; and sums of parts in the order of slabs, for all factors at once. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/gradient.h"
+#include "gpu/run/gradient.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -10,20 +10,20 @@
 #include <string.h>
 
 typedef struct dw_run {
-    cuda_device *d;
+    gpu_device *d;
     const gpu_dw_plan *plan;
     void *parts;
 } dw_run;
 
 /* ---- sums of parts ---- */
 
-danaus_status dn_cuda_help(
-    cuda_device *d, gpu_helper which, const problem *p, const gpu_launch *launch,
-    void **arguments)
+danaus_status dn_gpu_help(
+    gpu_device *d, gpu_helper which, const problem *p, const gpu_launch *launch,
+    const gpu_argument *arguments)
 {
-    cu_function function;
-    TRY(dn_cuda_function(d, &dn_gpu_helpers[which], p, 0, &function));
-    return dn_cuda_launch(d, function, launch, arguments);
+    gpu_function function;
+    TRY(dn_gpu_function(d, &dn_gpu_helpers[which], p, 0, &function));
+    return dn_gpu_launch(d, function, launch, arguments);
 }
 
 /* The table of ks_reduce.cu. */
@@ -39,15 +39,15 @@ typedef struct sum_table {
 
 _Static_assert(sizeof(sum_table) == GPU_TABLE_BYTES, "a table that kernels are given");
 
-static int is_rounded(const cuda_sums *s, const gpu_sum *sum)
+static int is_rounded(const gpu_sums *s, const gpu_sum *sum)
 {
     return sum->to.dtype != dn_sum_type(s->largest.dtype);
 }
 
-danaus_status dn_cuda_make_sums(cuda_device *d, cuda_sums *s)
+danaus_status dn_gpu_make_sums(gpu_device *d, gpu_sums *s)
 {
     sum_table t = { .count = s->count };
-    void *arguments[] = { &t };
+    const gpu_argument arguments[] = { ARG(t), { 0 } };
     int blocks = 0;
     if (!s->count)
         return DANAUS_OK;
@@ -72,15 +72,14 @@ danaus_status dn_cuda_make_sums(cuda_device *d, cuda_sums *s)
     }
     s->count = 0;
     gpu_launch launch = dn_gpu_line(blocks, GPU_SUM_THREADS);
-    return dn_cuda_help(d, GPU_ADD, &s->largest, &launch, arguments);
+    return dn_gpu_help(d, GPU_ADD, &s->largest, &launch, arguments);
 }
 
-danaus_status dn_cuda_add_sum(
-    cuda_device *d, cuda_sums *s, const problem *p, const void *parts,
-    const gpu_sum *sum)
+danaus_status dn_gpu_add_sum(
+    gpu_device *d, gpu_sums *s, const problem *p, const void *parts, const gpu_sum *sum)
 {
     if (s->count == MOST_SUMS)
-        TRY(dn_cuda_make_sums(d, s));
+        TRY(dn_gpu_make_sums(d, s));
     int64_t weights = dn_pattern_weights(p->pattern);
     if (!s->count || weights > dn_pattern_weights(s->largest.pattern))
         s->largest = *p;
@@ -100,22 +99,23 @@ static const void *column_at(
 
 /* Sets the lanes of n columns apart, of blocks of `size` rows. */
 static danaus_status turn_lanes(
-    cuda_device *d, const problem *p, const void *from, int64_t n, int64_t size,
+    gpu_device *d, const problem *p, const void *from, int64_t n, int64_t size,
     void *to)
 {
     int64_t count = n * p->pattern.a;
     gpu_launch launch = dn_gpu_turn_lanes_launch(p, n, size);
-    void *arguments[] = { &from, &to, &count, &size };
-    return dn_cuda_help(d, GPU_TURN_LANES, p, &launch, arguments);
+    const gpu_argument arguments[] = {
+        ARG(from), ARG(to), ARG(count), ARG(size), { 0 }
+    };
+    return dn_gpu_help(d, GPU_TURN_LANES, p, &launch, arguments);
 }
 
-/* n columns from `first` on of v, of blocks of `size` rows: where they lie, or in `room`.
-   Graphs are given other arguments of launches, not of copies. */
+/* n columns from `first` on of v, of blocks of `size` rows: where they lie, or in `room`. */
 static danaus_status find(
     const dw_run *r, const void *v, int64_t size, int64_t first, int64_t n, void *room,
     const void **at)
 {
-    cuda_device *d = r->d;
+    gpu_device *d = r->d;
     const problem *p = &r->plan->p;
     int64_t rows = p->pattern.a * size * p->pattern.d;
     const void *from = column_at(p, v, rows, first);
@@ -124,15 +124,11 @@ static danaus_status find(
         return DANAUS_OK;
     if (r->plan->form == DW_TURNED)
         return turn_lanes(d, p, from, n, size, room);
-    d->launches = -1;
-    CUDA_TRY(
-        d->driver, MemcpyAsync(
-                       (cu_pointer)(uintptr_t)room, (cu_pointer)(uintptr_t)from,
-                       (size_t)(rows * n) * danaus_dtype_size(p->dtype), d->stream));
-    return DANAUS_OK;
+    return d->shared->driver->copy(
+        d, room, from, (size_t)(rows * n) * danaus_dtype_size(p->dtype));
 }
 
-size_t dn_cuda_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void *dy)
+size_t dn_gpu_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void *dy)
 {
     size_t bytes = 0;
     for (int i = 0; i < 2; i++)
@@ -155,11 +151,11 @@ static danaus_status make_by_library(
     int64_t done = whole.count * width;
     char *to = r->parts;
     if (whole.count)
-        TRY(dn_cuda_weight_products(r->d, p, n, whole, x, dy, to, add));
+        TRY(r->d->shared->driver->weight_products(r->d, p, n, whole, x, dy, to, add));
     if (!rest.width)
         return DANAUS_OK;
     to += whole.count * weights * dn_size_of(dn_sum_type(p->dtype));
-    return dn_cuda_weight_products(
+    return r->d->shared->driver->weight_products(
         r->d, p, n, rest, column_at(p, x, dn_pattern_cols(q), done),
         column_at(p, dy, dn_pattern_rows(q), done), to, add);
 }
@@ -171,25 +167,27 @@ static danaus_status make_by_text(
     const gpu_dw_plan *plan = r->plan;
     danaus_pattern q = plan->p.pattern;
     gpu_launch launch = dn_gpu_dw_launch(plan, n);
-    gpu_map views[2] = { 0 };
-    cu_tensor_map map[2];
-    cu_function function;
+    gpu_map maps[2] = { 0 };
+    gpu_function function;
     void *parts = r->parts;
     int64_t width = plan->slabs.width;
-    void *vectors[] = { &x, &dy, &parts, &n, &width, &q.a, &q.b, &q.c, &q.d };
-    void *tiles[] = { &x, &dy, &parts, &n, &width, &add, &map[0], &map[1] };
-    if (plan->tile.boxes) {
-        dn_gpu_dw_maps(plan, n, views);
-        TRY(dn_cuda_map(r->d, plan->p.dtype, x, &views[0], &map[0]));
-        TRY(dn_cuda_map(r->d, plan->p.dtype, dy, &views[1], &map[1]));
-    }
-    TRY(dn_cuda_function(r->d, plan->kernel, &plan->p, 0, &function));
-    return dn_cuda_launch(
+    if (plan->tile.boxes)
+        dn_gpu_dw_maps(plan, n, maps);
+    gpu_view view[2] = { { maps[0], plan->p.dtype, x },
+                         { maps[1], plan->p.dtype, dy } };
+    const gpu_argument vectors[] = { ARG(x),     ARG(dy),  ARG(parts), ARG(n),
+                                     ARG(width), ARG(q.a), ARG(q.b),   ARG(q.c),
+                                     ARG(q.d),   { 0 } };
+    const gpu_argument tiles[] = { ARG(x),       ARG(dy),      ARG(parts),
+                                   ARG(n),       ARG(width),   ARG(add),
+                                   ARG(view[0]), ARG(view[1]), { 0 } };
+    TRY(dn_gpu_function(r->d, plan->kernel, &plan->p, 0, &function));
+    return dn_gpu_launch(
         r->d, function, &launch, plan->tile.resident ? tiles : vectors);
 }
 
-danaus_status dn_cuda_dw(
-    cuda_device *d, const gpu_dw_plan *plan, const void *x, const void *dy, void *parts,
+danaus_status dn_gpu_dw_run(
+    gpu_device *d, const gpu_dw_plan *plan, const void *x, const void *dy, void *parts,
     void *work)
 {
     dw_run r = { d, plan, parts };

@@ -1,7 +1,7 @@
-/* Filters of convolutions on CUDA: groups of filters are laid into windows and transformed to
+/* Filters of convolutions on GPUs: groups of filters are laid into windows and transformed to
    spectra. Filters of the host are first copied to the device. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -12,11 +12,11 @@ typedef struct filter_scratch {
     size_t windows, points, spectra, k, skip;
 } filter_scratch;
 
-static filter_scratch lay_filters(const cuda_conv *e)
+static filter_scratch lay_filters(const gpu_conv_engine *e)
 {
     int64_t size = dn_size_of(e->shape.sums), filters = e->p.filters;
     filter_scratch s = { .group =
-                             dn_cuda_conv_group(e, dn_cuda_conv_window(e), filters) };
+                             dn_gpu_conv_group(e, dn_gpu_conv_window(e), filters) };
     s.windows = dn_gpu_aligned(s.group * 2 * e->shape.n * size);
     s.points = e->shape.levels > 1 ? s.windows : 0;
     s.spectra = e->fast->root ? s.windows : 0;
@@ -25,24 +25,24 @@ static filter_scratch lay_filters(const cuda_conv *e)
     return s;
 }
 
-size_t dn_cuda_conv_filter_bytes(const cuda_conv *e)
+size_t dn_gpu_conv_filter_bytes(const gpu_conv_engine *e)
 {
     filter_scratch s = lay_filters(e);
     return s.windows + s.points + s.spectra + 2 * s.k + s.skip;
 }
 
 static const void *put(
-    cuda_device *d, const void *from, size_t bytes, char *to, danaus_status *status)
+    gpu_device *d, const void *from, size_t bytes, char *to, danaus_status *status)
 {
-    const backend *b = d->gpu.base.backend;
+    const backend *b = d->base.backend;
     if (from && !*status)
-        *status = b->copy(&d->gpu.base, to, from, bytes);
+        *status = b->copy(&d->base, to, from, bytes);
     return from ? to : NULL;
 }
 
 /* Filters of the host, of the type of sums, on the device. */
 static danaus_status bring_filters(
-    cuda_device *d, const cuda_conv *e, const filter_scratch *s, conv_filters *f)
+    gpu_device *d, const gpu_conv_engine *e, const filter_scratch *s, conv_filters *f)
 {
     size_t size = (size_t)dn_size_of(e->shape.sums), filters = (size_t)e->p.filters;
     size_t taps = filters * (size_t)e->frame.taps * size;
@@ -61,7 +61,7 @@ static const void *from_filter(const void *k, int64_t first, int64_t taps, int64
 }
 
 static danaus_status lay_windows(
-    cuda_device *d, const cuda_conv *e, const conv_filters *f, int64_t first,
+    gpu_device *d, const gpu_conv_engine *e, const conv_filters *f, int64_t first,
     int64_t filters)
 {
     const conv_frame *r = &e->frame;
@@ -73,41 +73,45 @@ static danaus_status lay_windows(
     const void *skip = from_filter(f->skip, first, 1, size);
     void *windows = d->scratch;
     int type = (int)f->dtype, is_periodic = r->periodic;
-    void *arguments[] = { &k, &k_reverse, &skip,   &type,     &windows,  &filters,
-                          &n, &taps,      &length, &positive, &negative, &is_periodic };
-    return dn_cuda_conv_each(d, e, CONV_LAY, 2 * n * filters, arguments);
+    const gpu_argument arguments[] = { ARG(k),        ARG(k_reverse), ARG(skip),
+                                       ARG(type),     ARG(windows),   ARG(filters),
+                                       ARG(n),        ARG(taps),      ARG(length),
+                                       ARG(positive), ARG(negative),  ARG(is_periodic),
+                                       { 0 } };
+    return dn_gpu_conv_run_each(d, e, CONV_LAY, 2 * n * filters, arguments);
 }
 
 static danaus_status transform_windows(
-    cuda_device *d, const cuda_conv *e, const filter_scratch *s, int64_t filters,
+    gpu_device *d, const gpu_conv_engine *e, const filter_scratch *s, int64_t filters,
     void *spectrum)
 {
     char *points = (char *)d->scratch + s->windows;
     const void *made = e->fast->root ? points + s->points : spectrum;
-    cuda_transform t = { .rows = dn_cuda_conv_filter_rows(e),
-                         .x = d->scratch,
-                         .points = points,
-                         .spectrum = (void *)(uintptr_t)made,
-                         .items = filters,
-                         .share = 1 };
+    gpu_conv_transform t = { .rows = dn_gpu_conv_filter_rows(e),
+                             .x = d->scratch,
+                             .points = points,
+                             .spectrum = (void *)(uintptr_t)made,
+                             .items = filters,
+                             .share = 1 };
     if (e->shape.levels > 1)
-        TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_SPLIT, &t));
-    TRY(dn_cuda_conv_transform(d, e, CONV_FILTER, &t));
-    TRY(dn_cuda_conv_mask(d, e, filters, t.spectrum));
+        TRY(dn_gpu_conv_transform(d, e, CONV_FILTER_SPLIT, &t));
+    TRY(dn_gpu_conv_transform(d, e, CONV_FILTER, &t));
+    TRY(dn_gpu_conv_mask(d, e, filters, t.spectrum));
     if (!e->fast->root)
         return DANAUS_OK;
     int is_first = 1;
-    void *arguments[] = { &made, &spectrum, &is_first };
+    const gpu_argument arguments[] = { ARG(made), ARG(spectrum), ARG(is_first), { 0 } };
     gpu_launch launch = dn_gpu_line(filters * e->fast->rows, 256);
-    TRY(dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments));
+    TRY(dn_gpu_launch(d, e->function[CONV_SPECTRUM], &launch, arguments));
     if (e->fast->rows == 1)
         return DANAUS_OK;
     is_first = 0;
-    return dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);
+    return dn_gpu_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);
 }
 
-danaus_status dn_cuda_conv_transform_filters(
-    cuda_device *d, const cuda_conv *e, const conv_filters *filters, char *spectrum)
+danaus_status dn_gpu_conv_transform_filters(
+    gpu_device *d, const gpu_conv_engine *e, const conv_filters *filters,
+    char *spectrum)
 {
     conv_filters f = *filters;
     filter_scratch s = lay_filters(e);

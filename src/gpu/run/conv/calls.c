@@ -1,9 +1,9 @@
-/* Calls of convolutions on CUDA. Windows whose points fit in the shared memory of a block of
+/* Calls of convolutions on GPUs. Windows whose points fit in the shared memory of a block of
    threads take one launch. A longer window is a matrix: its columns are transformed, then its
    rows with the product, then its columns back, for as many windows at once as
-   dn_cuda_conv_group() says. */
+   dn_gpu_conv_group() says. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/status.h"
 
@@ -13,41 +13,41 @@ typedef struct product_group {
     size_t points, sizes; /* sizes: the largest magnitudes of rows, or norms */
 } product_group;
 
-static product_group group_product(const cuda_conv *e, const conv_job *job)
+static product_group group_product(const gpu_conv_engine *e, const conv_job *job)
 {
-    int64_t items = e->p.channels * dn_cuda_conv_each_channel(e, job);
-    int64_t bytes = dn_cuda_conv_window(e);
+    int64_t items = e->p.channels * dn_gpu_conv_each_channel(e, job);
+    int64_t bytes = dn_gpu_conv_window(e);
     product_group g = { items, items, 0, 0 };
     if (e->fast->root)
         bytes = dn_gpu_conv_mma_points(e->fast);
     if (e->fast->root ? !dn_gpu_conv_mma_has_points(e->fast) : e->shape.levels == 1)
         return g;
-    g.group = dn_cuda_conv_group(e, bytes, items);
+    g.group = dn_gpu_conv_group(e, bytes, items);
     g.points = (size_t)(g.group * bytes);
-    bytes = e->fast->root ? GPU_CONV_PEAKS_BYTES : dn_cuda_conv_norms(e);
+    bytes = e->fast->root ? GPU_CONV_PEAKS_BYTES : dn_gpu_conv_norms(e);
     g.sizes = (size_t)(g.group * bytes);
     return g;
 }
 
 /* One launch of run_fast(). */
 static danaus_status run_part(
-    cuda_device *d, const cuda_conv *e, gpu_conv_mma_part part, int is_few,
-    const cuda_transform *t)
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_mma_part part, int is_few,
+    const gpu_conv_transform *t)
 {
     int which = (is_few ? CONV_FEW : CONV_FAST) + (int)part;
-    return dn_cuda_conv_transform(d, e, (cuda_conv_function)which, t);
+    return dn_gpu_conv_transform(d, e, (gpu_conv_function)which, t);
 }
 
 /* The columns of a matrix, its rows and the columns back, by tensor cores. */
 static danaus_status run_fast(
-    cuda_device *d, const cuda_conv *e, const cuda_transform *t)
+    gpu_device *d, const gpu_conv_engine *e, const gpu_conv_transform *t)
 {
     char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->fast);
     size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
     int is_few = t->few != NULL;
     if (!dn_gpu_conv_mma_has_points(e->fast))
         return run_part(d, e, GPU_CONV_PRODUCT, is_few, t);
-    CUDA_TRY(d->driver, MemsetAsync((cu_pointer)peaks, 0, bytes, d->stream));
+    TRY(d->base.backend->clear(&d->base, peaks, bytes));
     TRY(run_part(d, e, GPU_CONV_PEAKS, is_few, t));
     TRY(run_part(d, e, GPU_CONV_SPLIT, is_few, t));
     TRY(run_part(d, e, GPU_CONV_PRODUCT, 0, t));
@@ -55,29 +55,29 @@ static danaus_status run_fast(
 }
 
 static danaus_status run_accurate(
-    cuda_device *d, const cuda_conv *e, const cuda_transform *t)
+    gpu_device *d, const gpu_conv_engine *e, const gpu_conv_transform *t)
 {
-    if (dn_cuda_conv_norms(e))
-        TRY(dn_cuda_conv_transform(d, e, CONV_NORMS, t));
+    if (dn_gpu_conv_norms(e))
+        TRY(dn_gpu_conv_transform(d, e, CONV_NORMS, t));
     if (e->shape.levels > 1)
-        TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, t));
-    TRY(dn_cuda_conv_transform(d, e, CONV_PRODUCT, t));
-    return e->shape.levels > 1 ? dn_cuda_conv_transform(d, e, CONV_JOIN, t) : DANAUS_OK;
+        TRY(dn_gpu_conv_transform(d, e, CONV_SPLIT, t));
+    TRY(dn_gpu_conv_transform(d, e, CONV_PRODUCT, t));
+    return e->shape.levels > 1 ? dn_gpu_conv_transform(d, e, CONV_JOIN, t) : DANAUS_OK;
 }
 
 /* One product of all rows. */
 static danaus_status run_product(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, const conv_product *p)
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const conv_product *p)
 {
     product_group g = group_product(e, job);
-    cuda_transform t = { .rows = dn_cuda_conv_rows(e, job, p->adjoint),
-                         .x = p->x.data,
-                         .x_factor = p->x.factor,
-                         .points = d->scratch,
-                         .norms = (char *)d->scratch + g.points,
-                         .spectrum = (void *)(uintptr_t)job->spectrum,
-                         .few = p->few,
-                         .share = e->p.channels / e->p.filters };
+    gpu_conv_transform t = { .rows = dn_gpu_conv_rows(e, job, p->adjoint),
+                             .x = p->x.data,
+                             .x_factor = p->x.factor,
+                             .points = d->scratch,
+                             .norms = (char *)d->scratch + g.points,
+                             .spectrum = (void *)(uintptr_t)job->spectrum,
+                             .few = p->few,
+                             .share = e->p.channels / e->p.filters };
     t.rows.flags |= p->x.grouped << GROUPED_X;
     for (int i = 0; i < p->sinks; i++) {
         t.y[i] = p->sink[i].data;
@@ -91,7 +91,7 @@ static danaus_status run_product(
     return DANAUS_OK;
 }
 
-static size_t product_bytes(const cuda_conv *e, const conv_job *job)
+static size_t product_bytes(const gpu_conv_engine *e, const conv_job *job)
 {
     product_group g = group_product(e, job);
     return job->products ? g.points + g.sizes : 0;
@@ -99,10 +99,10 @@ static size_t product_bytes(const cuda_conv *e, const conv_job *job)
 
 static size_t call_bytes(const conv_call *c)
 {
-    const cuda_conv *e = (const cuda_conv *)c->engine;
+    const gpu_conv_engine *e = (const gpu_conv_engine *)c->engine;
     if (!c->job)
-        return dn_cuda_conv_filter_bytes(e);
-    size_t sums = c->job->sums ? dn_cuda_conv_sums_bytes(e, c->job) : 0;
+        return dn_gpu_conv_filter_bytes(e);
+    size_t sums = c->job->sums ? dn_gpu_conv_sums_bytes(e, c->job) : 0;
     return MAX(product_bytes(e, c->job), sums);
 }
 
@@ -125,7 +125,7 @@ static calls_scratch lay_calls(int count, const conv_call *calls)
 }
 
 static danaus_status enqueue_products(
-    cuda_device *d, const cuda_conv *e, const conv_job *job)
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job)
 {
     for (int i = 0; i < job->products; i++)
         TRY(run_product(d, e, job, &job->product[i]));
@@ -135,25 +135,25 @@ static danaus_status enqueue_products(
 /* Products that need no scratch run beside others, so that the last windows of some and the
    first of others fill the device together: those of every second call. */
 static danaus_status enqueue_job(
-    cuda_device *d, const cuda_conv *e, const conv_job *job, int is_beside)
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, int is_beside)
 {
     if (is_beside)
-        dn_cuda_turn(d);
+        d->shared->driver->turn(d);
     danaus_status status = enqueue_products(d, e, job);
     if (is_beside)
-        dn_cuda_turn(d);
+        d->shared->driver->turn(d);
     TRY(status);
-    return job->sums ? dn_cuda_conv_sums(d, e, job, d->scratch) : DANAUS_OK;
+    return job->sums ? dn_gpu_conv_sums(d, e, job, d->scratch) : DANAUS_OK;
 }
 
 /* pieces: where those of the host have come to; parted: there are two branches. */
 static danaus_status enqueue_calls(
-    cuda_device *d, int count, const conv_call *calls, conv_piece *pieces, int parted)
+    gpu_device *d, int count, const conv_call *calls, conv_piece *pieces, int parted)
 {
     for (int i = 0; i < count; i++) {
-        const cuda_conv *e = (const cuda_conv *)calls[i].engine;
+        const gpu_conv_engine *e = (const gpu_conv_engine *)calls[i].engine;
         if (!calls[i].job) {
-            TRY(dn_cuda_conv_transform_filters(
+            TRY(dn_gpu_conv_transform_filters(
                 d, e, calls[i].filters, calls[i].spectrum));
             continue;
         }
@@ -172,56 +172,70 @@ static int are_apart(int count, const conv_call *calls)
 {
     for (int i = 0; i < count; i++)
         if (!calls[i].job || !calls[i].job->pieces ||
-            product_bytes((const cuda_conv *)calls[i].engine, calls[i].job))
+            product_bytes((const gpu_conv_engine *)calls[i].engine, calls[i].job))
             return 0;
     return count > 1;
 }
 
-static danaus_status enqueue(
-    cuda_device *d, int count, const conv_call *calls, const calls_scratch *s)
+/* What a job makes. */
+typedef struct conv_run {
+    int count;
+    const conv_call *calls;
+    calls_scratch scratch;
+} conv_run;
+
+static gpu_need need_of(gpu_device *d, void *arg)
 {
-    conv_piece *pieces = (conv_piece *)((char *)d->scratch + s->calls);
+    const calls_scratch *s = &((const conv_run *)arg)->scratch;
+    (void)d;
+    return (gpu_need){ .scratch = s->calls + s->pieces };
+}
+
+static danaus_status enqueue(gpu_device *d, void *arg)
+{
+    const conv_run *r = arg;
+    const conv_call *calls = r->calls;
+    conv_piece *pieces = (conv_piece *)(void *)((char *)d->scratch + r->scratch.calls);
     int parted = 0;
-    if (s->pieces)
-        TRY(dn_cuda_conv_put_pieces(
-            d, ((const cuda_conv *)calls->engine)->function[CONV_PIECES],
-            calls->job->pieces, (int64_t)(s->pieces / sizeof(conv_piece)), pieces));
-    if (are_apart(count, calls))
-        TRY(dn_cuda_part_always(d, &parted));
-    danaus_status status = enqueue_calls(d, count, calls, pieces, parted);
+    if (r->scratch.pieces)
+        TRY(dn_gpu_conv_put_pieces(
+            d, ((const gpu_conv_engine *)calls->engine)->function[CONV_PIECES],
+            calls->job->pieces, (int64_t)(r->scratch.pieces / sizeof(conv_piece)),
+            pieces));
+    if (are_apart(r->count, calls))
+        TRY(d->shared->driver->part(d, 1, &parted));
+    danaus_status status = enqueue_calls(d, r->count, calls, pieces, parted);
     if (parted) {
-        dn_cuda_turn(d);
-        TRY(dn_cuda_meet(d));
+        d->shared->driver->turn(d);
+        TRY(d->shared->driver->meet(d));
     }
     return status;
 }
 
-static danaus_status run_inside(cuda_device *d, int count, const conv_call *calls)
+static danaus_status run_entered(gpu_device *d, int count, const conv_call *calls)
 {
     int capturing = 0;
-    calls_scratch s = lay_calls(count, calls);
-    cuda_need need = { .scratch = s.calls + s.pieces };
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    conv_run r = { count, calls, lay_calls(count, calls) };
+    const gpu_job job = { need_of, enqueue, &r, 0 };
+    TRY(d->shared->driver->capturing(d, &capturing));
     if (capturing && !calls->job && !calls->filters->on_device)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "filters of the host cannot be transformed while a graph is captured: take "
             "them from the device's memory (danaus_spectrum_update_from)");
-    TRY(dn_cuda_take_scratch(d, need, capturing));
-    danaus_status status = enqueue(d, count, calls, &s);
-    dn_cuda_give_scratch(d);
-    return status;
+    return d->shared->driver->call(d, NULL, &job);
 }
 
-danaus_status dn_cuda_conv_run(danaus_device *dev, int count, const conv_call *calls)
+danaus_status dn_gpu_conv_run(danaus_device *dev, int count, const conv_call *calls)
 {
-    cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, run_inside(d, count, calls));
+    gpu_device *d = (gpu_device *)dev;
+    RETURN_ENTERED(d, run_entered(d, count, calls));
 }
 
-size_t dn_cuda_conv_scratch_bytes(danaus_device *dev, int count, const conv_call *calls)
+size_t dn_gpu_conv_scratch_bytes(danaus_device *dev, int count, const conv_call *calls)
 {
+    const gpu_device *d = (const gpu_device *)dev;
     calls_scratch s = lay_calls(count, calls);
-    cuda_need need = { .scratch = s.calls + s.pieces };
-    return dn_cuda_scratch_bytes((cuda_device *)dev, need);
+    gpu_need need = { .scratch = s.calls + s.pieces };
+    return d->shared->driver->scratch_bytes(d, need);
 }

@@ -2,14 +2,14 @@
    compiled kernels they stay as long as a device of the GPU is open: graphs of the caller may
    read them after a plan was destroyed. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/conv/conv.h"
+#include "gpu/run/conv/engine.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
 
-struct cuda_constants {
-    cuda_constants *next;
+struct gpu_constants {
+    gpu_constants *next;
     gpu_conv_shape shape;
     gpu_conv_mma mma; /* of matrices; else its root is 0 */
     void *memory;
@@ -32,17 +32,17 @@ typedef struct wanted_constants {
     const gpu_conv_mma *mma; /* or NULL */
 } wanted_constants;
 
-static int is_it(const cuda_constants *c, const wanted_constants *w)
+static int is_it(const gpu_constants *c, const wanted_constants *w)
 {
     if (w->mma)
         return c->mma.root && dn_gpu_conv_mma_same(&c->mma, w->mma);
     return !c->mma.root && are_alike(&c->shape, w->shape);
 }
 
-static const void *find(cuda_gpu *g, const wanted_constants *w)
+static const void *find(gpu_shared *g, const wanted_constants *w)
 {
     dn_lock(g->lock);
-    const cuda_constants *c = g->constants;
+    const gpu_constants *c = g->constants;
     while (c && !is_it(c, w))
         c = c->next;
     dn_unlock(g->lock);
@@ -55,7 +55,7 @@ static size_t bytes_of(const wanted_constants *w)
                   : (size_t)(w->shape->constants * dn_gpu_point(w->shape));
 }
 
-static danaus_status put(cuda_device *d, const wanted_constants *w, void *to)
+static danaus_status put(gpu_device *d, const wanted_constants *w, void *to)
 {
     size_t bytes = bytes_of(w);
     void *made = dn_alloc(bytes);
@@ -65,12 +65,12 @@ static danaus_status put(cuda_device *d, const wanted_constants *w, void *to)
         dn_gpu_conv_mma_tables(w->mma, made);
     else
         dn_gpu_conv_constants(w->shape, made);
-    danaus_status status = d->gpu.base.backend->copy(&d->gpu.base, to, made, bytes);
+    danaus_status status = d->base.backend->copy(&d->base, to, made, bytes);
     dn_free(made);
     return status;
 }
 
-static void add(cuda_gpu *g, cuda_constants *c)
+static void add(gpu_shared *g, gpu_constants *c)
 {
     dn_lock(g->lock);
     c->next = g->constants;
@@ -80,24 +80,23 @@ static void add(cuda_gpu *g, cuda_constants *c)
 
 /* Threads that make the same at the same time make it twice, which does no harm. */
 static danaus_status get(
-    cuda_device *d, const wanted_constants *w, const void **constants)
+    gpu_device *d, const wanted_constants *w, const void **constants)
 {
-    cuda_gpu *g = d->shared;
+    gpu_shared *g = d->shared;
     if ((*constants = find(g, w)))
         return DANAUS_OK;
-    cuda_constants *c = dn_calloc(1, sizeof *c);
+    gpu_constants *c = dn_calloc(1, sizeof *c);
     if (!c)
         return dn_fail_memory(sizeof *c, "the constants of a transform");
     if (w->mma)
         c->mma = *w->mma;
     else
         c->shape = *w->shape;
-    danaus_status status =
-        d->gpu.base.backend->alloc(&d->gpu.base, bytes_of(w), &c->memory);
+    danaus_status status = d->base.backend->alloc(&d->base, bytes_of(w), &c->memory);
     status = status ? status : put(d, w, c->memory);
     if (status) {
         if (c->memory)
-            d->gpu.base.backend->free(&d->gpu.base, c->memory);
+            d->base.backend->free(&d->base, c->memory);
         dn_free(c);
         return status;
     }
@@ -106,23 +105,23 @@ static danaus_status get(
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_conv_constants(
-    cuda_device *d, const gpu_conv_shape *s, const void **constants)
+danaus_status dn_gpu_conv_keep_constants(
+    gpu_device *d, const gpu_conv_shape *s, const void **constants)
 {
     return get(d, &(wanted_constants){ s, NULL }, constants);
 }
 
-danaus_status dn_cuda_conv_matrices(
-    cuda_device *d, const gpu_conv_mma *m, const void **matrices)
+danaus_status dn_gpu_conv_keep_matrices(
+    gpu_device *d, const gpu_conv_mma *m, const void **matrices)
 {
     return m->root ? get(d, &(wanted_constants){ NULL, m }, matrices) : DANAUS_OK;
 }
 
-void dn_cuda_free_constants(cuda_gpu *g)
+void dn_gpu_free_constants(gpu_shared *g)
 {
-    for (cuda_constants *c = g->constants; c; c = g->constants) {
+    for (gpu_constants *c = g->constants; c; c = g->constants) {
         g->constants = c->next;
-        dn_cuda_free(g, c->memory);
+        g->driver->free(g, c->memory);
         dn_free(c);
     }
 }

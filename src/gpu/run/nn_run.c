@@ -1,6 +1,6 @@
 /* Models' operations on a GPU: each is one launch, or one for every so many sequences. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "gpu/run/run.h"
 #include "device/nn.h"
 #include "gpu/nn/nn.h"
 
@@ -26,22 +26,22 @@ typedef struct nn_job {
 _Static_assert(sizeof(nn_job) <= GPU_TABLE_BYTES, "a table that kernels are given");
 
 static danaus_status launch(
-    cuda_device *d, gpu_nn_row row, const problem *p, const nn_job *job,
+    gpu_device *d, gpu_nn_row row, const problem *p, const nn_job *job,
     const gpu_launch *l)
 {
     char table[GPU_TABLE_BYTES] = { 0 };
-    void *arguments[] = { table };
-    cu_function function;
+    const gpu_argument arguments[] = { ARG(table), { 0 } };
+    gpu_function function;
     memcpy(table, job, sizeof *job);
-    TRY(dn_cuda_function(d, &dn_gpu_nn[row], p, 0, &function));
-    return dn_cuda_launch(d, function, l, arguments);
+    TRY(dn_gpu_function(d, &dn_gpu_nn[row], p, 0, &function));
+    return dn_gpu_launch(d, function, l, arguments);
 }
 
 static danaus_dtype type_of(danaus_dtype dtype) { return dtype ? dtype : DANAUS_F32; }
 
 /* A row of texts that are compiled once for each type of rows. */
 static danaus_status run(
-    cuda_device *d, gpu_nn_row row, danaus_dtype dtype, gpu_launch l, const nn_job *job)
+    gpu_device *d, gpu_nn_row row, danaus_dtype dtype, gpu_launch l, const nn_job *job)
 {
     const problem p = { .dtype = type_of(dtype) };
     return l.blocks[0] ? launch(d, row, &p, job, &l) : DANAUS_OK;
@@ -58,12 +58,12 @@ static int64_t take_sequences(nn_job *job, const nn_sequences *s, int64_t first)
     return job->sequences;
 }
 
-static danaus_status run_attention(cuda_device *d, const nn_attention *o)
+static danaus_status run_attention(gpu_device *d, const nn_attention *o)
 {
     int64_t head = o->width / o->heads;
     gpu_attention a;
     int64_t most;
-    if (!dn_gpu_attention(&d->gpu.facts, head, type_of(o->dtype), &a, &most))
+    if (!dn_gpu_attention(&d->facts, head, type_of(o->dtype), &a, &most))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "a head of attention has %" PRId64 " numbers; %" PRId64
@@ -83,7 +83,7 @@ static danaus_status run_attention(cuda_device *d, const nn_attention *o)
     return DANAUS_OK;
 }
 
-static danaus_status run_pool(cuda_device *d, const nn_pool *o)
+static danaus_status run_pool(gpu_device *d, const nn_pool *o)
 {
     nn_job job = { .in = { o->x }, .size = { 0, o->width }, .choice = { o->first } };
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
@@ -98,7 +98,7 @@ static danaus_status run_pool(cuda_device *d, const nn_pool *o)
     return run(d, GPU_NN_UNIT, o->dtype, dn_gpu_nn_launch(o->sequences.count), &rows);
 }
 
-static danaus_status run_few_taps(cuda_device *d, const nn_short *o)
+static danaus_status run_few_taps(gpu_device *d, const nn_short *o)
 {
     nn_job job = { .in = { o->x, o->k, o->shift },
                    .out = { o->y },
@@ -120,16 +120,16 @@ static danaus_status run_few_taps(cuda_device *d, const nn_short *o)
 #define OPERATION(NAME, OPERANDS, ROW, DTYPE, LAUNCH, ...)                             \
     static danaus_status NAME(danaus_device *dev, const OPERANDS *o)                   \
     {                                                                                  \
-        cuda_device *d = (cuda_device *)dev;                                           \
+        gpu_device *d = (gpu_device *)dev;                                             \
         nn_job job = { __VA_ARGS__ };                                                  \
-        RETURN_INSIDE(d, run(d, ROW, DTYPE, LAUNCH, &job));                            \
+        RETURN_ENTERED(d, run(d, ROW, DTYPE, LAUNCH, &job));                           \
     }
 
 #define SEVERAL(NAME, OPERANDS, RUN)                                                   \
     static danaus_status NAME(danaus_device *dev, const OPERANDS *o)                   \
     {                                                                                  \
-        cuda_device *d = (cuda_device *)dev;                                           \
-        RETURN_INSIDE(d, RUN(d, o));                                                   \
+        gpu_device *d = (gpu_device *)dev;                                             \
+        RETURN_ENTERED(d, RUN(d, o));                                                  \
     }
 
 /* Counts the numbers of all patches. */
@@ -196,7 +196,7 @@ OPERATION(
     .in = { o->x }, .out = { o->y },
     .size = { numbers_of(o), o->channels, o->size, o->patch })
 
-const nn_backend dn_cuda_nn = {
+const nn_backend dn_gpu_nn_backend = {
     .lookup = lookup,
     .norm = norm,
     .attention = attention,

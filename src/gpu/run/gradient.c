@@ -9,7 +9,7 @@
    With small operands, launches take longer than their work. The graph then has two branches:
    x_1, ... with the gradients of the last step, and the way back through the adjoints. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/gradient.h"
+#include "gpu/run/gradient.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -29,8 +29,8 @@ typedef struct part_place {
     int is_reused;
 } part_place;
 
-typedef struct cuda_gradient_run {
-    cuda_device *d;
+typedef struct gradient_run {
+    gpu_device *d;
     const ks_step *steps, *adjoint;
     int count;
     const ks_gradient_operands *o;
@@ -42,26 +42,27 @@ typedef struct cuda_gradient_run {
     void *work;      /* of a step, */
     void *work_back; /* and of one in the second branch, if operands are small */
     int is_small, has_branches;
+    int is_turned; /* work goes to the second branch */
     gpu_dw_plan dw[DANAUS_MAX_FACTORS];
     part_place place[DANAUS_MAX_FACTORS], bias_place;
     size_t parts_bytes;
-    cuda_sums sums;
-} cuda_gradient_run;
+    gpu_sums sums;
+} gradient_run;
 
 /* ---- bias ---- */
 
-static gpu_slabs bias_slabs(const cuda_gradient_run *g)
+static gpu_slabs bias_slabs(const gradient_run *g)
 {
-    return dn_gpu_bias_slabs(&g->d->gpu.facts, &g->steps[g->count - 1].p, g->o->batch);
+    return dn_gpu_bias_slabs(&g->d->facts, &g->steps[g->count - 1].p, g->o->batch);
 }
 
 /* Room for the parts of one gradient. */
-static danaus_status enter(cuda_gradient_run *g, const part_place *place)
+static danaus_status enter(gradient_run *g, const part_place *place)
 {
-    return place->is_reused ? dn_cuda_make_sums(g->d, &g->sums) : DANAUS_OK;
+    return place->is_reused ? dn_gpu_make_sums(g->d, &g->sums) : DANAUS_OK;
 }
 
-static danaus_status bias_gradient(cuda_gradient_run *g)
+static danaus_status bias_gradient(gradient_run *g)
 {
     const problem *p = &g->steps[g->count - 1].p;
     int64_t batch = g->o->batch, rows = dn_pattern_rows(p->pattern);
@@ -70,37 +71,38 @@ static danaus_status bias_gradient(cuda_gradient_run *g)
     weights_view to = dn_weights_view(
         g->o->dbias, g->o->rounded ? p->dtype : dn_sum_type(p->dtype),
         (danaus_pattern){ 1, rows, 1, 1 });
-    gpu_sum sum = dn_gpu_bias_sum(&g->d->gpu.facts, p, batch, &to);
+    gpu_sum sum = dn_gpu_bias_sum(&g->d->facts, p, batch, &to);
     if (dn_gpu_bias_is_sum(p, batch))
-        return dn_cuda_add_sum(g->d, &g->sums, p, dy, &sum);
+        return dn_gpu_add_sum(g->d, &g->sums, p, dy, &sum);
     gpu_slabs s = bias_slabs(g);
     gpu_launch launch = dn_gpu_bias_launch(p, s.count);
-    void *arguments[] = { &dy, &parts, &batch, &s.width, &rows };
+    const gpu_argument arguments[] = { ARG(dy),      ARG(parts), ARG(batch),
+                                       ARG(s.width), ARG(rows),  { 0 } };
     TRY(enter(g, &g->bias_place));
-    TRY(dn_cuda_help(g->d, GPU_BIAS, p, &launch, arguments));
-    return dn_cuda_add_sum(g->d, &g->sums, p, parts, &sum);
+    TRY(dn_gpu_help(g->d, GPU_BIAS, p, &launch, arguments));
+    return dn_gpu_add_sum(g->d, &g->sums, p, parts, &sum);
 }
 
 /* ---- weights ---- */
 
-static int is_direct(const cuda_gradient_run *g, int step)
+static int is_direct(const gradient_run *g, int step)
 {
     return dn_gpu_dw_is_direct(&g->dw[step], &g->o->dw[step]);
 }
 
 static danaus_status weight_gradient(
-    cuda_gradient_run *g, int step, const void *dy, void *work)
+    gradient_run *g, int step, const void *dy, void *work)
 {
     const gpu_dw_plan *plan = &g->dw[step];
     const weights_view *to = &g->o->dw[step];
     if (is_direct(g, step))
-        return dn_cuda_dw(
+        return dn_gpu_dw_run(
             g->d, plan, g->x[step], dy, (void *)(uintptr_t)to->data, work);
     void *parts = g->parts + g->place[step].at;
     gpu_sum sum = dn_gpu_dw_sum(plan, to);
     TRY(enter(g, &g->place[step]));
-    TRY(dn_cuda_dw(g->d, plan, g->x[step], dy, parts, work));
-    return dn_cuda_add_sum(g->d, &g->sums, &plan->p, parts, &sum);
+    TRY(dn_gpu_dw_run(g->d, plan, g->x[step], dy, parts, work));
+    return dn_gpu_add_sum(g->d, &g->sums, &plan->p, parts, &sum);
 }
 
 /* ---- scratch ---- */
@@ -111,7 +113,7 @@ static int wants_dw(const ks_gradient_operands *o, int step)
 }
 
 /* Behind what waits, or in its place. */
-static part_place place_parts(cuda_gradient_run *g, size_t *waiting, int64_t numbers)
+static part_place place_parts(gradient_run *g, size_t *waiting, int64_t numbers)
 {
     size_t bytes = dn_gpu_aligned(numbers * dn_size_of(dn_sum_type(g->steps->p.dtype)));
     part_place place = { *waiting, *waiting && *waiting + bytes > MOST_WAITING };
@@ -123,7 +125,7 @@ static part_place place_parts(cuda_gradient_run *g, size_t *waiting, int64_t num
 }
 
 /* In the order in which they are made. */
-static void place_all_parts(cuda_gradient_run *g)
+static void place_all_parts(gradient_run *g)
 {
     const problem *last = &g->steps[g->count - 1].p;
     size_t waiting = 0;
@@ -139,29 +141,29 @@ static void place_all_parts(cuda_gradient_run *g)
 }
 
 /* The dy of a step as it is given; others lie in scratch. */
-static const void *dy_of(const cuda_gradient_run *g, int step)
+static const void *dy_of(const gradient_run *g, int step)
 {
     return step + 1 == g->count ? g->o->dy : NULL;
 }
 
-static size_t work_bytes(const cuda_gradient_run *g)
+static size_t work_bytes(const gradient_run *g)
 {
     size_t most = 0;
     for (int i = 0; i < g->count; i++) {
         size_t there =
-            i < g->highest ? dn_cuda_work_bytes(&g->steps[i], g->o->batch) : 0;
+            i < g->highest ? dn_gpu_work_bytes(&g->steps[i], g->o->batch) : 0;
         size_t back =
-            i >= g->lowest ? dn_cuda_work_bytes(&g->adjoint[i], g->o->batch) : 0;
+            i >= g->lowest ? dn_gpu_work_bytes(&g->adjoint[i], g->o->batch) : 0;
         const void *x = i ? NULL : g->o->x;
         size_t moved =
-            wants_dw(g->o, i) ? dn_cuda_dw_work_bytes(&g->dw[i], x, dy_of(g, i)) : 0;
+            wants_dw(g->o, i) ? dn_gpu_dw_work_bytes(&g->dw[i], x, dy_of(g, i)) : 0;
         most = MAX(MAX(most, there), MAX(back, moved));
     }
     return most;
 }
 
 /* Lays operands one after another from `memory`; returns all their bytes. */
-static size_t lay(cuda_gradient_run *g, char *memory)
+static size_t lay(gradient_run *g, char *memory)
 {
     int64_t cell = dn_size_of(g->steps->p.dtype), widest = 0;
     size_t used = 0;
@@ -189,22 +191,21 @@ static size_t lay(cuda_gradient_run *g, char *memory)
 /* ---- runs ---- */
 
 /* A step forward, and one back. */
-static danaus_status step_there(const cuda_gradient_run *g, int i)
+static danaus_status step_there(const gradient_run *g, int i)
 {
-    return dn_cuda_step(
+    return dn_gpu_step(
         g->d, &g->steps[i], g->o->packed[i], NULL, NULL, g->o->batch, g->x[i],
         (void *)(uintptr_t)g->x[i + 1], g->work);
 }
 
-static danaus_status step_back(
-    const cuda_gradient_run *g, int i, const void *dy, void *back)
+static danaus_status step_back(const gradient_run *g, int i, const void *dy, void *back)
 {
-    return dn_cuda_step(
+    return dn_gpu_step(
         g->d, &g->adjoint[i], g->o->packed_adjoint[i], NULL, NULL, g->o->batch, dy,
         back, g->work_back);
 }
 
-static int is_small(const cuda_gradient_run *g)
+static int is_small(const gradient_run *g)
 {
     int64_t widest = 0;
     for (int i = 0; i < g->count; i++) {
@@ -215,14 +216,14 @@ static int is_small(const cuda_gradient_run *g)
 }
 
 /* The library has one workspace, and sums that have to be made between are of both. */
-static int may_branch(const cuda_gradient_run *g)
+static int may_branch(const gradient_run *g)
 {
     int last = g->count - 1, there = 0, back = 0, reused = g->bias_place.is_reused;
     for (int i = 0; i <= last; i++) {
         int dw = wants_dw(g->o, i), library = dw && g->dw[i].library;
-        there |= i < g->highest && dn_cuda_needs_library(&g->steps[i]);
+        there |= i < g->highest && dn_gpu_needs_library(&g->steps[i]);
         there |= i == last && library;
-        back |= i >= g->lowest && dn_cuda_needs_library(&g->adjoint[i]);
+        back |= i >= g->lowest && dn_gpu_needs_library(&g->adjoint[i]);
         back |= i < last && library;
         reused |= dw && g->place[i].is_reused;
     }
@@ -231,7 +232,7 @@ static int may_branch(const cuda_gradient_run *g)
 }
 
 /* What is to be made, and how. */
-static void plan_run(cuda_gradient_run *g)
+static void plan_run(gradient_run *g)
 {
     const ks_gradient_operands *o = g->o;
     if (g->is_planned)
@@ -243,30 +244,30 @@ static void plan_run(cuda_gradient_run *g)
         if (wants_dw(o, i)) {
             g->lowest = MIN(g->lowest, i);
             g->highest = i;
-            g->dw[i] = dn_gpu_dw_plan(&g->d->gpu.facts, &o->dw_steps[i], o->batch);
+            g->dw[i] = dn_gpu_dw_plan(&g->d->facts, &o->dw_steps[i], o->batch);
         }
     place_all_parts(g);
     g->is_small = is_small(g);
     g->has_branches = may_branch(g);
 }
 
-static cuda_need need_of(cuda_device *d, void *arg)
+static gpu_need need_of(gpu_device *d, void *arg)
 {
     (void)d;
-    cuda_gradient_run *g = arg;
-    cuda_need need = { 0 };
+    gradient_run *g = arg;
+    gpu_need need = { 0 };
     plan_run(g);
     if (g->lowest < g->count)
         need.scratch = lay(g, NULL);
     for (int i = 0; i < g->count; i++)
-        need.library |= (i < g->highest && dn_cuda_needs_library(&g->steps[i])) ||
-                        (i >= g->lowest && dn_cuda_needs_library(&g->adjoint[i])) ||
+        need.library |= (i < g->highest && dn_gpu_needs_library(&g->steps[i])) ||
+                        (i >= g->lowest && dn_gpu_needs_library(&g->adjoint[i])) ||
                         (wants_dw(g->o, i) && g->dw[i].library);
     return need;
 }
 
 /* What comes back from step i on, whose dy is given. */
-static danaus_status run_back(cuda_gradient_run *g, int i, const void *dy)
+static danaus_status run_back(gradient_run *g, int i, const void *dy)
 {
     const ks_gradient_operands *o = g->o;
     for (; i >= g->lowest; i--) {
@@ -280,78 +281,83 @@ static danaus_status run_back(cuda_gradient_run *g, int i, const void *dy)
     return DANAUS_OK;
 }
 
+static danaus_status part(const gradient_run *g, int *parted)
+{
+    return g->d->shared->driver->part(g->d, 0, parted);
+}
+
 /* In the second branch, x_1 is not needed if there are two steps. */
-static danaus_status run_all(cuda_gradient_run *g, int *parted)
+static danaus_status run_all(gradient_run *g)
 {
     const ks_gradient_operands *o = g->o;
-    int last = g->count - 1;
+    int last = g->count - 1, parted = 0;
     if (g->has_branches && last == 1)
-        TRY(dn_cuda_part(g->d, parted));
+        TRY(part(g, &parted));
     for (int i = 0; i < g->highest; i++)
         TRY(step_there(g, i));
     if (g->has_branches && last > 1)
-        TRY(dn_cuda_part(g->d, parted));
+        TRY(part(g, &parted));
     if (o->dbias)
         TRY(bias_gradient(g));
     if (wants_dw(o, last))
         TRY(weight_gradient(g, last, o->dy, g->work));
-    if (*parted)
-        dn_cuda_turn(g->d);
+    if (parted)
+        g->d->shared->driver->turn(g->d);
+    g->is_turned = parted;
     return run_back(g, last, o->dy);
 }
 
-static danaus_status run(cuda_device *d, void *arg)
+static danaus_status run(gpu_device *d, void *arg)
 {
-    cuda_gradient_run *g = arg;
-    int parted = 0;
-    cu_stream stream = d->stream;
+    gradient_run *g = arg;
     plan_run(g);
     if (g->lowest == g->count)
         return DANAUS_OK;
     lay(g, d->scratch);
     g->sums.count = 0;
-    danaus_status status = run_all(g, &parted);
-    if (parted && d->stream != stream)
-        TRY(dn_cuda_meet(d));
+    g->is_turned = 0;
+    danaus_status status = run_all(g);
+    if (g->is_turned)
+        TRY(d->shared->driver->meet(d));
     TRY(status);
-    return dn_cuda_make_sums(d, &g->sums);
+    return dn_gpu_make_sums(d, &g->sums);
 }
 
-static danaus_status run_or_replay(cuda_gradient_run *g)
+static danaus_status run_or_replay(gradient_run *g)
 {
     const ks_gradient_operands *o = g->o;
-    cuda_key key;
+    gpu_key key;
     size_t count = (size_t)g->count;
     const void *operands[] = { o->x, o->dy, o->dx, o->dbias };
     int64_t numbers[] = { g->count,      o->batch,         o->dx != NULL,
                           o->dw != NULL, o->dbias != NULL, o->rounded };
-    dn_key_begin(&key, g->d);
-    dn_key_add(&key, numbers, sizeof numbers);
-    dn_key_add(&key, g->steps, count * sizeof *g->steps);
-    dn_key_add(&key, g->adjoint, count * sizeof *g->adjoint);
+    dn_gpu_key_begin(&key);
+    dn_gpu_key_add(&key, numbers, sizeof numbers);
+    dn_gpu_key_add(&key, g->steps, count * sizeof *g->steps);
+    dn_gpu_key_add(&key, g->adjoint, count * sizeof *g->adjoint);
     if (o->dw_steps)
-        dn_key_add(&key, o->dw_steps, count * sizeof *o->dw_steps);
-    dn_key_end_form(&key);
-    dn_key_add(&key, operands, sizeof operands);
+        dn_gpu_key_add(&key, o->dw_steps, count * sizeof *o->dw_steps);
+    dn_gpu_key_end_form(&key);
+    dn_gpu_key_add(&key, operands, sizeof operands);
     if (o->packed)
-        dn_key_add(&key, o->packed, count * sizeof *o->packed);
+        dn_gpu_key_add(&key, o->packed, count * sizeof *o->packed);
     if (o->packed_adjoint)
-        dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
+        dn_gpu_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
     for (int i = 0; o->dw && i < g->count; i++) {
         const weights_view *v = &o->dw[i];
-        dn_key_add(&key, &v->data, sizeof v->data);
-        dn_key_add(&key, v->s, sizeof v->s);
-        dn_key_add(&key, &v->conjugate, sizeof v->conjugate);
+        dn_gpu_key_add(&key, &v->data, sizeof v->data);
+        dn_gpu_key_add(&key, v->s, sizeof v->s);
+        dn_gpu_key_add(&key, &v->conjugate, sizeof v->conjugate);
     }
-    cuda_call call = { need_of, run, g, 2 };
-    return dn_cuda_replay(g->d, &key, &call);
+    gpu_job call = { need_of, run, g, 2 };
+    return g->d->shared->driver->call(g->d, &key, &call);
 }
 
 static void open_run(
-    cuda_gradient_run *g, danaus_device *dev, const ks_step *steps,
-    const ks_step *adjoint, int count, const ks_gradient_operands *o)
+    gradient_run *g, danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+    int count, const ks_gradient_operands *o)
 {
-    g->d = (cuda_device *)dev;
+    g->d = (gpu_device *)dev;
     g->steps = steps;
     g->adjoint = adjoint;
     g->count = count;
@@ -360,7 +366,7 @@ static void open_run(
 }
 
 /* Operands that are not aligned may need more. */
-size_t dn_cuda_gradient_scratch(
+size_t dn_gpu_gradient_scratch(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
     const ks_step *dw_steps, int count, int64_t batch)
 {
@@ -376,16 +382,16 @@ size_t dn_cuda_gradient_scratch(
                                .dw = dw,
                                .dw_steps = dw_steps,
                                .dbias = some };
-    cuda_gradient_run g;
+    gradient_run g;
     open_run(&g, dev, steps, adjoint, count, &o);
-    return dn_cuda_scratch_bytes(g.d, need_of(g.d, &g));
+    return g.d->shared->driver->scratch_bytes(g.d, need_of(g.d, &g));
 }
 
-danaus_status dn_cuda_ks_gradient(
+danaus_status dn_gpu_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o)
 {
-    cuda_gradient_run g;
+    gradient_run g;
     open_run(&g, dev, steps, adjoint, count, o);
-    RETURN_INSIDE(g.d, run_or_replay(&g));
+    RETURN_ENTERED(g.d, run_or_replay(&g));
 }

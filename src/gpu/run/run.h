@@ -1,0 +1,237 @@
+/* What runs rows on a GPU of any driver.
+
+   Products, gradients, convolutions, packing and the operations of models are made of tasks
+   here: a compiled function, its grid and its arguments. A driver (gpu_driver) compiles and
+   launches them, and knows neither rows nor problems. src/cuda is one. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_GPU_RUN_RUN_H
+#define DN_GPU_RUN_RUN_H
+
+#include "base/thread.h"
+#include "gpu/gpu.h"
+#include "gpu/gradient/dw.h"
+
+#include <string.h>
+
+/* ---- tasks ---- */
+
+/* A view of an operand in memory of the device, for the bulk copy engine. */
+typedef struct gpu_view {
+    gpu_map map; /* rank 0: none */
+    danaus_dtype dtype;
+    const void *memory;
+} gpu_view;
+
+/* An argument of a launch. It is read when the launch is made. */
+typedef enum gpu_argument_kind {
+    GPU_END, /* there are no more */
+    GPU_VALUE,
+    GPU_POINTER, /* to memory of the device */
+    GPU_VIEW
+} gpu_argument_kind;
+
+typedef struct gpu_argument {
+    const void *at; /* of the value, the pointer or the view */
+    size_t bytes;
+    gpu_argument_kind kind;
+} gpu_argument;
+
+#define GPU_MOST_ARGUMENTS 32
+
+#define GPU_KIND(x)                                                                    \
+    _Generic(                                                                          \
+        (x), void *: GPU_POINTER, const void *: GPU_POINTER,                           \
+        const int64_t *: GPU_POINTER, gpu_view: GPU_VIEW, default: GPU_VALUE)
+
+/* Makes an argument of a variable. */
+#define ARG(x)                                                                         \
+    {                                                                                  \
+        &(x), sizeof(x), GPU_KIND(x)                                                   \
+    }
+
+typedef struct gpu_task {
+    gpu_function function;
+    gpu_launch launch;
+    const gpu_argument *arguments; /* the last one is GPU_END */
+} gpu_task;
+
+/* ---- calls ---- */
+
+/* What a call needs beside its operands. */
+typedef struct gpu_need {
+    size_t scratch;
+    int library; /* a workspace of the library */
+} gpu_need;
+
+/* A call: the scratch that it needs; its tasks, which depend only on the key and the scratch;
+   and after how many calls with the same key a driver may make a graph of it. */
+typedef struct gpu_job {
+    gpu_need (*need)(gpu_device *d, void *arg);
+    danaus_status (*run)(gpu_device *d, void *arg);
+    void *arg;
+    int often;
+} gpu_job;
+
+#define GPU_MOST_KEY 2304 /* bytes */
+
+/* Everything that a call's work depends on, as bytes: steps, then operands. */
+typedef struct gpu_key {
+    size_t bytes, form; /* the first `form` bytes say which launches there are */
+    int is_long;        /* some did not find room */
+    unsigned char data[GPU_MOST_KEY];
+} gpu_key;
+
+/* A key is begun, given what decides which launches there are, then operands. It begins with
+   room for the driver's queue. */
+static inline void dn_gpu_key_add(gpu_key *key, const void *data, size_t bytes)
+{
+    if (bytes > sizeof key->data - key->bytes) {
+        key->is_long = 1;
+        return;
+    }
+    memcpy(key->data + key->bytes, data, bytes);
+    key->bytes += bytes;
+}
+
+static inline void dn_gpu_key_begin(gpu_key *key)
+{
+    key->bytes = sizeof(void *);
+    key->is_long = 0;
+}
+
+static inline void dn_gpu_key_end_form(gpu_key *key) { key->form = key->bytes; }
+
+/* ---- drivers ---- */
+
+/* What follows a product: residual + activation(y + bias). The bias is there in the type of
+   sums and, for products of a library, in that of y. */
+typedef struct gpu_ending {
+    const void *bias, *rounded_bias; /* NULL: none; the other may be NULL alone */
+    int activation;
+    const void *residual; /* like y, or y itself; NULL: none */
+} gpu_ending;
+
+/* What all devices on a GPU share. */
+struct gpu_shared {
+    const gpu_driver *driver;
+    gpu_facts facts;
+    thread_lock *lock; /* of what follows; held for lookups and insertions alone */
+    pack_map *maps;    /* of weights, each as long as it has users */
+    gpu_constants *constants; /* of transforms */
+};
+
+/* All that a driver has to give. Functions but `enter` and `free` are called between `enter`
+   and `leave`; `scratch_bytes` and `load` may be called outside. */
+struct gpu_driver {
+    /* This thread begins and ends to use the GPU. */
+    danaus_status (*enter)(gpu_device *d, int *entered);
+    void (*leave)(gpu_device *d, int entered);
+
+    /* The function of a row for a problem, compiled now if it is not there yet. */
+    danaus_status (*function)(
+        gpu_device *d, const kernel *k, const problem *p, int variant,
+        gpu_function *function);
+    /* The functions of several uses, which get their hashes. */
+    danaus_status (*load)(
+        gpu_device *d, gpu_use *uses, int count, gpu_function *functions);
+
+    /* Work that is enqueued: a task; a copy within memory of the device. */
+    danaus_status (*launch)(gpu_device *d, const gpu_task *task);
+    danaus_status (*copy)(gpu_device *d, void *to, const void *from, size_t bytes);
+
+    /* Makes a call, with d->scratch. A key allows a graph; NULL: there is none. */
+    danaus_status (*call)(gpu_device *d, gpu_key *key, const gpu_job *job);
+    size_t (*scratch_bytes)(const gpu_device *d, gpu_need need);
+    /* True in *capturing if the caller makes a graph of what is enqueued. */
+    danaus_status (*capturing)(gpu_device *d, int *capturing);
+
+    /* Two branches of work. After *parted became 1, `turn` switches to the second branch and
+       back, and `meet` switches back and waits for it. is_long: also without a graph, as
+       launches are worth events. */
+    danaus_status (*part)(gpu_device *d, int is_long, int *parted);
+    void (*turn)(gpu_device *d);
+    danaus_status (*meet)(gpu_device *d);
+
+    /* Products of a library, for rows of such: y = K x, where *ended becomes 1 if what follows
+       was part of them; and the weight gradients of a factor of a real type, batch-last or with
+       d = 1, of slabs of the batch from where x and dy begin, to [slab][a][d][b][c] in the type
+       of sums, or added to what is there. */
+    danaus_status (*products)(
+        gpu_device *d, const ks_step *step, const void *packed, const gpu_call *call,
+        const gpu_ending *ending, int *ended);
+    danaus_status (*weight_products)(
+        gpu_device *d, const problem *p, int64_t batch, gpu_slabs s, const void *x,
+        const void *dy, void *to, int add);
+
+    /* Frees memory of the GPU, also without a device. */
+    void (*free)(gpu_shared *g, void *memory);
+};
+
+/* Returns the status of a call that is made between `enter` and `leave`. */
+#define RETURN_ENTERED(d, call)                                                        \
+    do {                                                                               \
+        int entered_;                                                                  \
+        TRY((d)->shared->driver->enter((d), &entered_));                               \
+        danaus_status status_ = (call);                                                \
+        (d)->shared->driver->leave((d), entered_);                                     \
+        return status_;                                                                \
+    } while (0)
+
+static inline danaus_status dn_gpu_launch(
+    gpu_device *d, gpu_function function, const gpu_launch *launch,
+    const gpu_argument *arguments)
+{
+    const gpu_task task = { function, *launch, arguments };
+    return d->shared->driver->launch(d, &task);
+}
+
+static inline danaus_status dn_gpu_function(
+    gpu_device *d, const kernel *k, const problem *p, int variant,
+    gpu_function *function)
+{
+    return d->shared->driver->function(d, k, p, variant, function);
+}
+
+/* ---- products ---- */
+
+/* Orders of rows that a step does, and how many rows x and y then have. */
+typedef struct gpu_orders {
+    const int64_t *x, *y;
+    int64_t x_rows, y_rows;
+} gpu_orders;
+
+/* One step: y = K x with its ending, unless that is NULL. orders: for a problem with orders.
+   work: the step's own scratch, dn_gpu_work_bytes() bytes. */
+size_t dn_gpu_work_bytes(const ks_step *step, int64_t batch);
+danaus_status dn_gpu_step(
+    gpu_device *d, const ks_step *step, const void *packed, const gpu_ending *ending,
+    const gpu_orders *orders, int64_t batch, const void *x, void *y, void *work);
+
+/* True if a library makes a part of a step. */
+int dn_gpu_needs_library(const ks_step *step);
+
+/* ---- members of a backend (device/backend.h) ---- */
+
+danaus_status dn_gpu_ks_run(
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+size_t dn_gpu_ks_scratch(
+    danaus_device *dev, const ks_step *steps, int count, int64_t batch);
+danaus_status dn_gpu_ks_gradient(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
+    const ks_gradient_operands *o);
+size_t dn_gpu_gradient_scratch(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+    const ks_step *dw_steps, int count, int64_t batch);
+danaus_status dn_gpu_pick(danaus_device *dev, const pick_job *job);
+double dn_gpu_picking(
+    const danaus_device *dev, danaus_dtype dtype, int64_t rows, int64_t columns);
+double dn_gpu_packing(const danaus_device *dev, const kernel *k, const problem *p);
+
+extern const pack_backend dn_gpu_pack_backend;
+extern const nn_backend dn_gpu_nn_backend;
+extern const conv_backend dn_gpu_conv_backend;
+
+/* Frees constants that convolutions made. */
+void dn_gpu_free_constants(gpu_shared *g);
+
+#endif
