@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "cuda/bundle.h"
+#include "gpu/run/images/bundle.h"
 #include "cuda/library.h"
 
 #include <limits.h>
@@ -213,8 +213,8 @@ const backend dn_backend_cuda = {
     .free = cuda_free,
     .copy = cuda_copy,
     .clear = cuda_clear,
-    .prepare = dn_cuda_prepare,
-    .refuses = dn_cuda_refuses,
+    .prepare = dn_gpu_prepare,
+    .refuses = dn_gpu_refuses,
     .ks_run = dn_gpu_ks_run,
     .rounds_bias = cuda_rounds_bias,
     .time = dn_cuda_time,

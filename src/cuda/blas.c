@@ -154,16 +154,6 @@ static danaus_status open_locked(cuda_device *d, const functions *b)
     return status;
 }
 
-danaus_status dn_cuda_open_blas(cuda_device *d)
-{
-    const functions *b;
-    TRY(get_blas(&b));
-    dn_lock(d->shared->base.lock);
-    danaus_status status = open_locked(d, b);
-    dn_unlock(d->shared->base.lock);
-    return status;
-}
-
 /* The handle on the stream of the device. Setting the stream takes the workspace away. */
 static danaus_status ready(cuda_device *d, const functions *b)
 {
@@ -308,13 +298,14 @@ static danaus_status choose_ending(cuda_device *d, const ks_step *step)
                : DANAUS_OK;
 }
 
-danaus_status dn_cuda_open_products(cuda_device *d, const ks_step *step)
+danaus_status dn_cuda_open_products(gpu_device *dev, const ks_step *step)
 {
+    cuda_device *d = (cuda_device *)dev;
     const functions *b;
     TRY(get_blas(&b));
     dn_lock(d->shared->base.lock);
     danaus_status status = open_locked(d, b);
-    if (status == DANAUS_OK)
+    if (status == DANAUS_OK && dn_gpu_family(step->kernel)->products)
         status = choose_ending(d, step);
     dn_unlock(d->shared->base.lock);
     return status;

@@ -4,7 +4,6 @@
 #define DN_CUDA_CUDA_H
 
 #include "base/thread.h"
-#include "cuda/cache.h"
 #include "cuda/driver.h"
 #include "gpu/run/run.h"
 
@@ -39,14 +38,6 @@ typedef struct cuda_memory_list {
     void **memory;
     size_t count, capacity;
 } cuda_memory_list;
-
-/* A function of a compiled text, loaded. It is known by its use, and by each row and problem
-   that have it. */
-typedef struct cuda_function {
-    hash128 hash;         /* of one of these */
-    cu_module module;     /* by its use; else NULL */
-    cu_function function; /* NULL: an empty place */
-} cuda_function;
 
 /* A call that may be repeated. */
 typedef struct cuda_replay {
@@ -94,10 +85,6 @@ struct cuda_gpu {
     size_t allocations;       /* alive: so many find room in the list */
     tuning *tuning;           /* has a lock of its own */
     cuda_blas blas;
-    cuda_function *functions; /* open addressing; at most half of the places taken */
-    size_t function_count, function_capacity;
-    const kernel **refused; /* rows that do not compile here */
-    size_t refused_count, refused_capacity;
 };
 
 /* A device is a queue on a GPU. */
@@ -202,51 +189,11 @@ void dn_cuda_record(cuda_device *d, cu_function function, const gpu_launch *laun
 void dn_cuda_patch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 
-/* Compiles a text with these defines for an architecture; the rest is as in
-   dn_nvrtc_compile. */
-danaus_status dn_cuda_compile(
-    const char *name, const char *defines, int arch, void **image, size_t *bytes,
-    char **log, int *refused);
-
-/* Gives a use its hashes. */
-void dn_cuda_hash_use(gpu_use *use, int arch);
-int dn_cuda_is_loaded(cuda_gpu *g, const gpu_use *use);
-
-/* The function of a use: from memory, from an image, the disk, or the compiler. *refused
-   becomes 1 where it does not compile, or is not for this GPU. */
-danaus_status dn_cuda_load_use(
-    cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
-    cu_function *function);
-
-/* The functions of several uses, which get their hashes; new ones are compiled on several
-   threads. */
-danaus_status dn_cuda_load_uses(
-    gpu_device *dev, gpu_use *uses, int count, gpu_function *functions);
-
-/* Hashes everything that decides what is compiled: danaus' version, target and options, the
-   defines, the text `name`, and all texts that it may include. */
-hash128 dn_cuda_key(const char *name, const char *defines, int arch);
-
-/* True if the image of that key is on this machine's disk. */
-int dn_cuda_has_image(hash128 key);
-
-/* Hashes all texts of a list that others may include. */
-hash128 dn_cuda_hash_included(const gpu_text *texts);
-
-/* dn_cuda_has_function(): true if the function of a row for a problem is loaded.
-   dn_cuda_add_function() adds one. */
-int dn_cuda_has_function(
-    cuda_device *d, const kernel *k, const problem *p, int variant);
-danaus_status dn_cuda_add_function(
-    cuda_device *d, const kernel *k, const problem *p, int variant,
-    cu_function function);
-
-/* The function of a row for a problem. It is loaded now if dn_cuda_prepare() left it in a file.
-   Functions that dn_cuda_prepare() did not expect, for operands with another alignment than
-   danaus' memory, are compiled now, but not while a caller captures. */
-danaus_status dn_cuda_function(
-    gpu_device *dev, const kernel *k, const problem *p, int variant,
-    gpu_function *function);
+/* Members of a gpu_driver: module.c. */
+danaus_status dn_cuda_load(
+    gpu_device *dev, const void *image, size_t bytes, const char *entry, int *refused,
+    gpu_loaded *to);
+void dn_cuda_unload(gpu_shared *shared, void *module);
 
 /* launch.c */
 extern const gpu_driver dn_cuda_gpu_driver;
@@ -258,14 +205,10 @@ size_t dn_cuda_workspace_bytes(const cuda_device *d);
    nonzero if its products can apply a bias, an activation or a residual. */
 danaus_status dn_cuda_find_blas(int *epilogues);
 
-/* Makes ready what a step of a row of cuBLAS needs. */
-danaus_status dn_cuda_open_products(cuda_device *d, const ks_step *step);
-
-/* The GPU's handle, in its context; opening it again does nothing. */
-danaus_status dn_cuda_open_blas(cuda_device *d);
 void dn_cuda_close_blas(cuda_gpu *g);
 
-/* Members of a gpu_driver. */
+/* Members of a gpu_driver: blas.c. */
+danaus_status dn_cuda_open_products(gpu_device *dev, const ks_step *step);
 danaus_status dn_cuda_products(
     gpu_device *dev, const ks_step *step, const void *packed, const gpu_call *call,
     const gpu_ending *ending, int *ended);
@@ -279,12 +222,5 @@ danaus_status dn_cuda_time(
 
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
-
-/* Compiles on all threads, and loads, all that the steps can run for operands with the
-   alignment of allocations. Functions that are in a file, and not for the hinted batch, are
-   loaded at their first use. */
-danaus_status dn_cuda_prepare(
-    danaus_device *dev, const ks_step *steps, int count, int *refused);
-int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
 
 #endif

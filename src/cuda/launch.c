@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "cuda/nvrtc.h"
 
 static cuda_device *cuda(gpu_device *dev) { return (cuda_device *)dev; }
 
@@ -150,10 +151,12 @@ static void free_memory(gpu_shared *shared, void *memory)
 }
 
 const gpu_driver dn_cuda_gpu_driver = {
+    .compile = dn_nvrtc_compile,
+    .hash = dn_nvrtc_hash,
+    .load = dn_cuda_load,
+    .unload = dn_cuda_unload,
     .enter = enter,
     .leave = leave,
-    .function = dn_cuda_function,
-    .load = dn_cuda_load_uses,
     .launch = launch,
     .copy = copy,
     .call = dn_cuda_call,
@@ -162,6 +165,7 @@ const gpu_driver dn_cuda_gpu_driver = {
     .part = dn_cuda_part,
     .turn = dn_cuda_turn,
     .meet = dn_cuda_meet,
+    .open_library = dn_cuda_open_products,
     .products = dn_cuda_products,
     .weight_products = dn_cuda_weight_products,
     .free = free_memory,

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "device/tuning.h"
+#include "gpu/run/program.h"
 
 #include <stdio.h>
 
@@ -98,9 +99,7 @@ static void close_context(cuda_gpu *g)
     dn_cuda_close_blas(g);
     dn_gpu_free_constants(&g->base);
     dn_cuda_close_memory(g);
-    for (size_t i = 0; i < g->function_capacity; i++)
-        if (g->functions[i].module)
-            g->driver->ModuleUnload(g->functions[i].module);
+    dn_gpu_unload_all(&g->base);
     if (inside)
         dn_cuda_leave_gpu(g, pushed);
     g->driver->PrimaryRelease(g->handle);
@@ -110,8 +109,6 @@ static void close_gpu(cuda_gpu *g)
 {
     if (g->context)
         close_context(g);
-    dn_free(g->functions);
-    dn_free(g->refused);
     dn_tuning_destroy(g->tuning);
     dn_lock_destroy(g->base.lock);
     dn_lock_destroy(g->memory_lock);

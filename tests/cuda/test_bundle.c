@@ -5,8 +5,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cuda/bundle.h"
+#include "gpu/run/images/bundle.h"
 #include "cuda/cuda.h"
+#include "gpu/run/program.h"
 #include "support/cache.h"
 
 #include <stdio.h>
@@ -259,8 +260,8 @@ static void load_what_a_plan_needs(void)
     assert_ok(danaus_kernels_use(carried));
     for (int i = 0; i < NEEDED; i++) {
         snprintf(defines, sizeof defines, "#define A %-1900d\n", i);
-        hash128 key = dn_cuda_key("ks_mma.cu", defines, 90);
-        assert_true(dn_cuda_has_image(key) && dn_shipped_load(key, &image, &size));
+        hash128 key = dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_mma.cu", defines, 90);
+        assert_true(dn_gpu_has_image(key) && dn_shipped_load(key, &image, &size));
         dn_free(image);
     }
     double seconds = dn_seconds() - start;
@@ -280,7 +281,7 @@ static void kernels_of_a_bundle_are_there_at_once(void **state)
         char defines[2048];
         snprintf(defines, sizeof defines, "#define A %-1900d\n", i);
         memset(image, i, sizeof image);
-        hash128 key = dn_cuda_key("ks_mma.cu", defines, 90);
+        hash128 key = dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_mma.cu", defines, 90);
         assert_ok(dn_cache_store(key, 90, image, sizeof image));
     }
     assert_ok(danaus_kernels_export(NULL, carried, NULL));

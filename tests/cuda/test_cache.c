@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 #include "cuda/cuda.h"
+#include "gpu/run/images/cache.h"
+#include "gpu/run/program.h"
 #include "cuda/nvrtc.h"
 #include "support/cache.h"
 
@@ -104,20 +106,25 @@ static void everything_that_is_compiled_decides_the_key(void **state)
         snprintf(names[i], sizeof names[i], "text_%d%s", i, i % 2 ? ".h" : ".cuh");
         texts[i + 1] = (gpu_text){ names[i], contents[i] };
     }
-    hash128 before = dn_cuda_hash_included(texts);
+    hash128 before = dn_gpu_hash_included(texts);
     for (int i = 0; i < INCLUDED; i++) {
         contents[i][0] = 'x';
-        hash128 after = dn_cuda_hash_included(texts);
+        hash128 after = dn_gpu_hash_included(texts);
         assert_false(dn_hash_equal(before, after));
         before = after;
     }
     texts[0].content = "is not included by others";
-    assert_true(dn_hash_equal(before, dn_cuda_hash_included(texts)));
-    hash128 key = dn_cuda_key("ks_simt.cu", "#define A 1\n", 90);
-    assert_true(dn_hash_equal(key, dn_cuda_key("ks_simt.cu", "#define A 1\n", 90)));
-    assert_false(dn_hash_equal(key, dn_cuda_key("ks_simt.cu", "#define A 1\n", 80)));
-    assert_false(dn_hash_equal(key, dn_cuda_key("ks_simt.cu", "#define A 2\n", 90)));
-    assert_false(dn_hash_equal(key, dn_cuda_key("ks_turn.cu", "#define A 1\n", 90)));
+    assert_true(dn_hash_equal(before, dn_gpu_hash_included(texts)));
+    hash128 key =
+        dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_simt.cu", "#define A 1\n", 90);
+    assert_true(dn_hash_equal(
+        key, dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_simt.cu", "#define A 1\n", 90)));
+    assert_false(dn_hash_equal(
+        key, dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_simt.cu", "#define A 1\n", 80)));
+    assert_false(dn_hash_equal(
+        key, dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_simt.cu", "#define A 2\n", 90)));
+    assert_false(dn_hash_equal(
+        key, dn_gpu_image_key(&dn_cuda_gpu_driver, "ks_turn.cu", "#define A 1\n", 90)));
     assert_false(dn_hash_equal(
         dn_nvrtc_hash(DN_HASH_START, 90), dn_nvrtc_hash(DN_HASH_START, 120)));
 }

@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include "cuda/cuda.h"
+#include "gpu/run/program.h"
 #include "emulator/emulator.h"
 #include "support/cache.h"
 #include "support/chains.h"
@@ -138,20 +139,21 @@ static void an_entry_point_is_part_of_a_use(void **state)
 {
     cuda_device *d = *state;
     gpu_use use = { .text = "ks_turn.cu", .entry = "ks" };
-    cu_function first, again, other;
+    gpu_function first, again, other;
     int refused_here = 0, pushed;
     strcpy(use.defines, "#define TYPE_f32 1\n");
     assert_ok(dn_cuda_enter(d, &pushed));
-    dn_cuda_hash_use(&use, d->gpu.facts.arch);
+    dn_gpu_hash_use(&dn_cuda_gpu_driver, &use, d->gpu.facts.arch);
     hash128 image = use.image;
-    assert_ok(dn_cuda_load_use(d, &use, NULL, 0, &refused_here, &first));
-    assert_ok(dn_cuda_load_use(d, &use, NULL, 0, &refused_here, &again));
+    assert_ok(dn_gpu_load_use(&d->gpu, &use, NULL, 0, &refused_here, &first));
+    assert_ok(dn_gpu_load_use(&d->gpu, &use, NULL, 0, &refused_here, &again));
     assert_ptr_equal(first, again);
     use.entry = "nothing";
-    dn_cuda_hash_use(&use, d->gpu.facts.arch);
+    dn_gpu_hash_use(&dn_cuda_gpu_driver, &use, d->gpu.facts.arch);
     assert_true(dn_hash_equal(use.image, image));
     assert_status(
-        dn_cuda_load_use(d, &use, NULL, 0, &refused_here, &other), DANAUS_ERR_DEVICE);
+        dn_gpu_load_use(&d->gpu, &use, NULL, 0, &refused_here, &other),
+        DANAUS_ERR_DEVICE);
     assert_int_equal(refused_here, 0);
     dn_cuda_leave(d, pushed);
 }

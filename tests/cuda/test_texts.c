@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cuda/cuda.h"
+#include "gpu/run/program.h"
 #include "gpu/run/conv/engine.h"
 #include "cuda/nvrtc.h"
 #include "gpu/conv/conv_short.h"
@@ -130,8 +131,9 @@ static void compile(void *arg, int i)
     job *j = &jobs[i];
     void *image = NULL;
     size_t bytes = 0;
-    danaus_status status =
-        dn_cuda_compile(j->file, j->defines, j->arch, &image, &bytes, &j->log, NULL);
+    danaus_status status = dn_gpu_compile(
+        &dn_cuda_gpu_driver, j->file, j->defines, j->arch, &image, &bytes, &j->log,
+        NULL);
     dn_free(image);
     j->skipped = status == DANAUS_ERR_UNSUPPORTED; /* this NVRTC does not know it */
     if (status != DANAUS_OK && !j->skipped)
@@ -643,8 +645,9 @@ static void shuffles_are_not_taken_into_branches(void **state)
     assert_true(dn_gpu_conv_mma(&facts, 4096, 0, 1, m));
     dn_gpu_conv_mma_fit(&dense, m);
     dn_gpu_conv_mma_use(&m[GPU_CONV_PRODUCT], GPU_CONV_PRODUCT, DANAUS_F16, 0, &use);
-    assert_ok(
-        dn_cuda_compile(use.text, use.defines, FOR_PTX, &image, &bytes, NULL, NULL));
+    assert_ok(dn_gpu_compile(
+        &dn_cuda_gpu_driver, use.text, use.defines, FOR_PTX, &image, &bytes, NULL,
+        NULL));
     assert_in_range(count_in(image, "shfl.sync"), 1, 2 * 2 * 2);
     dn_free(image);
 }
@@ -655,8 +658,9 @@ static void turned_pieces_are_stored_whole(void **state)
     (void)state;
     void *image;
     size_t bytes;
-    assert_ok(dn_cuda_compile(
-        "ks_turn.cu", "#define TYPE_f16 1\n", FOR_PTX, &image, &bytes, NULL, NULL));
+    assert_ok(dn_gpu_compile(
+        &dn_cuda_gpu_driver, "ks_turn.cu", "#define TYPE_f16 1\n", FOR_PTX, &image,
+        &bytes, NULL, NULL));
     assert_int_equal(count_in(image, "st.global.v4"), 8);
     assert_in_range(count_in(image, "st.global.u16"), 1, 2);
     dn_free(image);
@@ -679,8 +683,9 @@ static void results_of_packed_rows_are_stored_whole(void **state)
         dn_gpu_conv_mma_fit(&packed, m);
         dn_gpu_conv_mma_use(
             &m[GPU_CONV_PRODUCT], GPU_CONV_PRODUCT, DANAUS_F16, 0, &use);
-        assert_ok(dn_cuda_compile(
-            use.text, use.defines, FOR_PTX, &image, &bytes, NULL, NULL));
+        assert_ok(dn_gpu_compile(
+            &dn_cuda_gpu_driver, use.text, use.defines, FOR_PTX, &image, &bytes, NULL,
+            NULL));
         assert_in_range(count_in(image, "st.global.v4"), 2, 3);
         assert_in_range(count_in(image, "st.global.u16"), 8, 4 * 8);
         dn_free(image);
@@ -742,8 +747,9 @@ int main(int argc, char **argv)
 {
     void *image;
     size_t bytes;
-    if (dn_cuda_compile(
-            "ks_reduce.cu", "#define TYPE_f32 1\n", 90, &image, &bytes, NULL, NULL)) {
+    if (dn_gpu_compile(
+            &dn_cuda_gpu_driver, "ks_reduce.cu", "#define TYPE_f32 1\n", 90, &image,
+            &bytes, NULL, NULL)) {
         fprintf(stderr, "%s\n", danaus_error_detail());
         return 77;
     }

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
-#include "cuda/bundle.h"
+#include "gpu/run/images/bundle.h"
 
 #include <string.h>
 

@@ -111,29 +111,49 @@ typedef struct gpu_ending {
     const void *residual; /* like y, or y itself; NULL: none */
 } gpu_ending;
 
+/* A function of a compiled text, loaded. It is known by its use, and by each row and problem
+   that have it. */
+typedef struct gpu_loaded {
+    hash128 hash;          /* of one of these */
+    void *module;          /* of the driver, by its use; else NULL */
+    gpu_function function; /* NULL: an empty place */
+} gpu_loaded;
+
 /* What all devices on a GPU share. */
 struct gpu_shared {
     const gpu_driver *driver;
     gpu_facts facts;
-    thread_lock *lock; /* of what follows; held for lookups and insertions alone */
-    pack_map *maps;    /* of weights, each as long as it has users */
+    thread_lock *lock;     /* of what follows; held for lookups and insertions alone */
+    gpu_loaded *functions; /* open addressing; at most half of the places taken */
+    size_t function_count, function_capacity;
+    const kernel **refused; /* rows that do not compile here */
+    size_t refused_count, refused_capacity;
+    pack_map *maps;           /* of weights, each as long as it has users */
     gpu_constants *constants; /* of transforms */
 };
 
-/* All that a driver has to give. Functions but `enter` and `free` are called between `enter`
-   and `leave`; `scratch_bytes` and `load` may be called outside. */
+/* All that a driver has to give, beside what a backend does for devices and memory. Functions but
+   `compile`, `hash`, `enter`, `scratch_bytes` and `free` are called between `enter` and `leave`. */
 struct gpu_driver {
+    /* Compiles a source for an architecture into *image, which the caller frees with dn_free.
+       When log is not NULL it gets what the compiler says of the result (to be freed, too).
+       *refused, unless refused is NULL, becomes 1 when the compiler finds fault with the source,
+       which another one may not. */
+    danaus_status (*compile)(
+        const char *source, int arch, void **image, size_t *bytes, char **log,
+        int *refused);
+    /* Adds to a hash what decides the image, beside the source. */
+    hash128 (*hash)(hash128 hash, int arch);
+    /* Loads the function `entry` of an image. *refused becomes 1 where the fault is the image's.
+       `unload` takes its module. */
+    danaus_status (*load)(
+        gpu_device *d, const void *image, size_t bytes, const char *entry, int *refused,
+        gpu_loaded *to);
+    void (*unload)(gpu_shared *g, void *module);
+
     /* This thread begins and ends to use the GPU. */
     danaus_status (*enter)(gpu_device *d, int *entered);
     void (*leave)(gpu_device *d, int entered);
-
-    /* The function of a row for a problem, compiled now if it is not there yet. */
-    danaus_status (*function)(
-        gpu_device *d, const kernel *k, const problem *p, int variant,
-        gpu_function *function);
-    /* The functions of several uses, which get their hashes. */
-    danaus_status (*load)(
-        gpu_device *d, gpu_use *uses, int count, gpu_function *functions);
 
     /* Work that is enqueued: a task; a copy within memory of the device. */
     danaus_status (*launch)(gpu_device *d, const gpu_task *task);
@@ -152,6 +172,8 @@ struct gpu_driver {
     void (*turn)(gpu_device *d);
     danaus_status (*meet)(gpu_device *d);
 
+    /* Makes ready what a step of a library's row needs. */
+    danaus_status (*open_library)(gpu_device *d, const ks_step *step);
     /* Products of a library, for rows of such: y = K x, where *ended becomes 1 if what follows
        was part of them; and the weight gradients of a factor of a real type, batch-last or with
        d = 1, of slabs of the batch from where x and dy begin, to [slab][a][d][b][c] in the type
@@ -185,12 +207,17 @@ static inline danaus_status dn_gpu_launch(
     return d->shared->driver->launch(d, &task);
 }
 
-static inline danaus_status dn_gpu_function(
+/* The function of a row for a problem. It is loaded now if dn_gpu_prepare() left it in a file.
+   Functions that dn_gpu_prepare() did not expect, for operands with another alignment than
+   danaus' memory, are compiled now, but not while a caller captures. */
+danaus_status dn_gpu_function(
     gpu_device *d, const kernel *k, const problem *p, int variant,
-    gpu_function *function)
-{
-    return d->shared->driver->function(d, k, p, variant, function);
-}
+    gpu_function *function);
+
+/* The functions of several uses, which get their hashes; new ones are compiled on several
+   threads. */
+danaus_status dn_gpu_load_uses(
+    gpu_device *d, gpu_use *uses, int count, gpu_function *functions);
 
 /* ---- products ---- */
 
@@ -211,6 +238,13 @@ danaus_status dn_gpu_step(
 int dn_gpu_needs_library(const ks_step *step);
 
 /* ---- members of a backend (device/backend.h) ---- */
+
+/* Compiles on all threads, and loads, all that the steps can run for operands with the
+   alignment of allocations. Functions that are in a file, and not for the hinted batch, are
+   loaded at their first use. */
+danaus_status dn_gpu_prepare(
+    danaus_device *dev, const ks_step *steps, int count, int *refused);
+int dn_gpu_refuses(const danaus_device *dev, const kernel *k);
 
 danaus_status dn_gpu_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);

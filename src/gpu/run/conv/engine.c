@@ -151,7 +151,7 @@ static danaus_status load_functions(gpu_device *d, gpu_conv_engine *e)
         is_there[i] = use_of(&e->shape, e->fast, e->p.dtype, half, i, &uses[count]);
         count += is_there[i];
     }
-    danaus_status status = d->shared->driver->load(d, uses, count, found);
+    danaus_status status = dn_gpu_load_uses(d, uses, count, found);
     for (int i = CONV_FUNCTIONS - 1; i >= 0 && !status; i--)
         e->function[i] = is_there[i] ? found[--count] : NULL;
     dn_free(uses);

@@ -36,7 +36,7 @@ danaus_status dn_gpu_conv_prepare(
         status = dn_fail_memory(most * sizeof *uses, "the texts of kernels");
     else
         status =
-            d->shared->driver->load(d, uses, gather(&d->facts, count, frames, uses), found);
+            dn_gpu_load_uses(d, uses, gather(&d->facts, count, frames, uses), found);
     dn_free(uses);
     dn_free(found);
     return status;

@@ -74,7 +74,7 @@ static danaus_status load_functions(gpu_device *d, stream_engine *s)
         uses[i].entry = "conv";
         dn_text(&to, "#define TYPE_%s 1\n", danaus_dtype_name(s->shape.desc.dtype));
     }
-    danaus_status status = d->shared->driver->load(d, uses, FUNCTIONS, s->function);
+    danaus_status status = dn_gpu_load_uses(d, uses, FUNCTIONS, s->function);
     dn_free(uses);
     return status;
 }

@@ -1,6 +1,6 @@
 /* Reading and writing bundles. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/bundle.h"
+#include "gpu/run/images/bundle.h"
 
 #include "base/mem.h"
 #include "base/replace.h"

@@ -1,7 +1,7 @@
 /* Bundles that this process searches first: those that DANAUS_KERNELS names, then those of
    danaus_kernels_use(). They stay mapped until the process ends. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/bundle.h"
+#include "gpu/run/images/bundle.h"
 
 #include "base/mem.h"
 #include "base/status.h"

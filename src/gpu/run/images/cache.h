@@ -5,8 +5,8 @@
    as missing; a folder that cannot be written is no error. Files appear in one step, so
    that any number of processes may share a folder. docs/formats.md has the format. */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_CUDA_CACHE_H
-#define DN_CUDA_CACHE_H
+#ifndef DN_GPU_RUN_IMAGES_CACHE_H
+#define DN_GPU_RUN_IMAGES_CACHE_H
 
 #include "base/hash.h"
 #include "danaus/base.h"

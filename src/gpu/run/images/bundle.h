@@ -2,11 +2,11 @@
    index is checked when the file is opened, and an image when it is loaded. docs/formats.md
    has the format. */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_CUDA_BUNDLE_H
-#define DN_CUDA_BUNDLE_H
+#ifndef DN_GPU_RUN_IMAGES_BUNDLE_H
+#define DN_GPU_RUN_IMAGES_BUNDLE_H
 
 #include "base/map.h"
-#include "cuda/cache.h"
+#include "gpu/run/images/cache.h"
 #include "danaus/device.h"
 
 typedef struct bundle {

@@ -1,7 +1,7 @@
 /* Compiled kernels kept on the disk. A file is a head and the image. The head has the key,
    the image's size and hash, and the architecture that it was compiled for. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cache.h"
+#include "gpu/run/images/cache.h"
 
 #include "base/map.h"
 #include "base/mem.h"
