@@ -1,10 +1,15 @@
-"""Where records come from: the commit and the machine, fields that come before the others."""
+"""Where records come from: the commit and the machine, fields that come before the others,
+and the command, which comes last.
+
+    origin.py RECORDS.csv...     refuses records of another commit or machine
+"""
 # SPDX-License-Identifier: Apache-2.0
 import csv
 import functools
 import pathlib
 import platform
 import subprocess
+import sys
 
 NAMES = ("commit", "machine")
 
@@ -36,12 +41,17 @@ def here():
     return dict(zip(NAMES, (commit(), machine())))
 
 
+def command():
+    """The program and its arguments, without folders."""
+    return " ".join(pathlib.Path(word).name if "/" in word else word for word in sys.argv)
+
+
 class Table(csv.DictWriter):
     """Writes records of one run with their origin."""
 
     def __init__(self, file, fields):
-        super().__init__(file, [*NAMES, *fields])
-        self.origin = here()
+        super().__init__(file, [*NAMES, *fields, "command"])
+        self.origin = here() | {"command": command()}
 
     def writerow(self, row):
         return super().writerow(self.origin | row)
@@ -57,3 +67,8 @@ def refuse_others(path):
         found = {tuple(row.get(name) for name in NAMES) for row in csv.DictReader(file)}
     if found - {tuple(here().values())}:
         raise SystemExit(f"{path} holds records of another commit or machine")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        refuse_others(name)
