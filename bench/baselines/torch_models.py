@@ -5,27 +5,35 @@ as the authors' code has them: transforms in f32 of twice the length."""
 from __future__ import annotations
 
 import copy
+import functools
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from danaus.torch import BlockDiagonalLinear, M2Mixer
+from danaus.torch import BlockDiagonalLinear, LongConv, M2Mixer
+from danaus.torch.implicit import HyenaFilter
 
 
 def convolve(u: Tensor, k: Tensor, skip: Tensor) -> Tensor:
     """k [channels, twice the length of u] is circular."""
     n = u.shape[2]
-    y = torch.fft.rfft(u.float(), 2 * n) * torch.fft.rfft(k, 2 * n)
+    y = torch.fft.rfft(u.float(), 2 * n) * torch.fft.rfft(k.float(), 2 * n)
     y = torch.fft.irfft(y, 2 * n)[..., :n]
     return (y + u * skip[:, None]).to(u.dtype)
 
 
-def both_ways(filter: nn.Module, u: Tensor) -> Tensor:
+def around(k: Tensor, k_reverse: Tensor | None, n: int) -> Tensor:
+    """A circular filter of 2 n values: k, and k_reverse for what comes after t."""
+    k = F.pad(k, (0, n))
+    return k if k_reverse is None else k + F.pad(k_reverse.flip(1), (n, 0))
+
+
+def by_filter(filter: HyenaFilter, u: Tensor) -> Tensor:
     n = u.shape[2]
-    k, k_reverse = filter(n)
-    k = F.pad(k, (0, n)) + F.pad(k_reverse.flip(1), (n, 0))
-    return convolve(u, k, filter.bias)
+    made = filter(n)
+    k, k_reverse = made if isinstance(made, tuple) else (made, None)
+    return convolve(u, around(k, k_reverse, n), filter.bias)
 
 
 def few_taps(short: nn.Module, p: Tensor) -> Tensor:
@@ -45,8 +53,9 @@ class PlainM2Mixer(nn.Module):
         like = self.like
         u = x if like.layernorm is None else like.layernorm(x)
         x1, x2, v = few_taps(like.short_filter, like.in_linear(u).mT).chunk(3, 1)
-        y = x2 * both_ways(like.filter_fn, x1 * v)
-        y = y + both_ways(like.filter_fn2, u.mT.to(y.dtype))
+        y = x2 * by_filter(like.filter_fn, x1 * v)
+        if like.filter_fn2 is not None:
+            y = y + by_filter(like.filter_fn2, u.mT.to(y.dtype))
         return like.out_linear(y.mT)
 
 
@@ -58,9 +67,17 @@ class PlainHyenaMixer(nn.Module):
     def forward(self, x: Tensor, offsets: None, longest: int) -> Tensor:
         like = self.like
         x0, x1, v = few_taps(like.short_filter, like.in_proj(x).mT).chunk(3, 1)
-        k, n = like.filter_fn(longest), longest
-        v = convolve(x1 * v, F.pad(k, (0, n)), like.filter_fn.bias)
-        return like.out_proj((x0 * v).mT)
+        return like.out_proj((x0 * by_filter(like.filter_fn, x1 * v)).mT)
+
+
+class PlainLongConv(nn.Module):
+    def __init__(self, like: LongConv):
+        super().__init__()
+        self.like = like
+
+    def forward(self, u: Tensor) -> Tensor:
+        n = u.shape[2]
+        return convolve(u, around(*self.like.filters_for(n), n), self.like.skip)
 
 
 class PlainBlocks(nn.Module):
@@ -84,6 +101,36 @@ def plain(model: nn.Module) -> nn.Module:
             made.set_submodule(name, PlainM2Mixer(module))
         elif isinstance(module, BlockDiagonalLinear):
             made.set_submodule(name, PlainBlocks(module))
+        elif isinstance(module, LongConv):
+            made.set_submodule(name, PlainLongConv(module))
         elif name.endswith(".mixer"):
             made.set_submodule(name, PlainHyenaMixer(module))
     return made
+
+
+# ---- changes of a model ----
+
+
+def implicit_filters(model: nn.Module) -> list[HyenaFilter]:
+    return [module for module in model.modules() if isinstance(module, HyenaFilter)]
+
+
+def keep_filters(model: nn.Module) -> None:
+    """Each implicit filter is computed once for each length, without gradients."""
+    for module in implicit_filters(model):
+        module.forward = functools.cache(module.forward)
+
+
+def shorten_filters(model: nn.Module, taps: int) -> None:
+    """Implicit filters have so many taps at most, whatever the length of sequences."""
+    for module in implicit_filters(model):
+        make = module.forward
+        module.forward = lambda n, make=make: make(min(n, taps))
+
+
+def halve(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Weights in 16 bits; those of implicit filters stay in f32."""
+    model.to(dtype)
+    for module in implicit_filters(model):
+        module.float()
+    return model

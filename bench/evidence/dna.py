@@ -24,6 +24,7 @@ import common
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_models import shorten_filters
 
 from danaus.torch import models
 
@@ -122,10 +123,7 @@ def main() -> None:
 def longer(model: nn.Module, length: int) -> None:
     """The model takes sequences four times as long; its filters have `length` taps."""
     model.config.max_seq_len = 4 * length
-    for module in model.modules():
-        if isinstance(module, common.HyenaFilter):
-            make = module.forward
-            module.forward = lambda n, make=make: make(min(n, length))
+    shorten_filters(model, length)
 
 
 def plot(axes, rows) -> None:
