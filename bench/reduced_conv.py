@@ -2,11 +2,13 @@
 """Times causal convolutions with partial filters and sparse spectra beside whole ones.
 
     reduced_conv.py OUT.csv [--device cuda|cpu] [--lengths N,N,...] [--rows N]
-        [--dtypes f16,f32] [--rounds N] [--tiny]
+        [--dtypes f16,f32] [--boxes usual|paper] [--rounds N] [--tiny]
 
 Partial filters have a 16th of the taps. Sparse spectra keep so many of 8 parts on each of four
 axes (danaus/conv.h): a quarter of all frequencies along the last two axes, 9 % along all of
-them and along the first two, on which time falls most. Rows are 64 x 768, or as many as lie in 2 GiB of f32 or
+them and along the first two, on which time falls most. --boxes paper has FlashFFTConv's axes
+of 32 x 32 x 32 x 64 frequencies instead, and spectra of which 50 to 91 % are zeros, most of
+them on the first axes. Rows are 64 x 768, or as many as lie in 2 GiB of f32 or
 --rows says. Times are medians over rounds in which all take turns, by a GPU's own clock.
 --tiny runs all of it at small sizes.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import statistics
 
 import torch
@@ -24,10 +27,20 @@ from gpu_conv import BATCH, CHANNELS, MOST_BYTES, TYPES, once, origin
 import danaus
 from danaus.torch import LongConv
 
-SPARSE = {
-    "a quarter": (8, 8, 4, 4),
-    "9 %": (5, 6, 4, 3),
-    "9 % of two axes": (2, 3, 8, 8),
+AXES = {"usual": (8, 8, 8, 8), "paper": (32, 32, 32, 64)}
+SPARSE = {  # what is kept on each axis
+    "usual": {
+        "a quarter": (8, 8, 4, 4),
+        "9 %": (5, 6, 4, 3),
+        "9 % of two axes": (2, 3, 8, 8),
+    },
+    "paper": {
+        "50 % zeros": (16, 32, 32, 64),
+        "75 % zeros": (16, 16, 32, 64),
+        "79 % zeros": (16, 16, 27, 64),
+        "84 % zeros": (16, 16, 20, 64),
+        "91 % zeros": (16, 12, 16, 64),
+    },
 }
 FIELDS = (
     "version torch device dtype length batch channels form kept seconds whole_seconds "
@@ -35,25 +48,21 @@ FIELDS = (
 ).split()
 
 
-def share(keep: tuple) -> float:
-    kept = 1.0
-    for count in keep:
-        kept *= count / 8
-    return kept
-
-
-def convolutions(channels: int, length: int, device: str) -> dict:
+def convolutions(o, channels: int, length: int) -> dict:
     """For each form: what it keeps of the filter, and the module."""
+    axes = AXES[o.boxes]
 
     def make(**options):
-        return LongConv(channels, length, skip=False, device=device, **options).freeze()
+        made = LongConv(channels, length, skip=False, device=o.device, **options)
+        return made.freeze()
 
     made = {
         "whole": (1.0, make()),
         "1/16 of the taps": (1 / 16, make(taps=length // 16)),
     }
-    for name, keep in SPARSE.items():
-        made[f"sparse, {name}"] = share(keep), make(axes=(8, 8, 8, 8), keep=keep)
+    for name, keep in SPARSE[o.boxes].items():
+        share = math.prod(keep) / math.prod(axes)
+        made[f"sparse, {name}"] = share, make(axes=axes, keep=keep)
     return made
 
 
@@ -62,7 +71,7 @@ def measure(o, length: int, dtype: str, record: dict, out) -> None:
     most = max(1, min(o.rows, MOST_BYTES // (length * 4)))
     channels = max(1, min(CHANNELS, most // BATCH or most))
     batch = max(1, min(BATCH, most // channels))
-    forms = convolutions(channels, length, o.device)
+    forms = convolutions(o, channels, length)
     u = torch.randn(batch, channels, length, device=o.device).to(TYPES[dtype])
     times = {name: [] for name in forms}
     for _ in range(o.rounds + 2):
@@ -89,6 +98,7 @@ def options() -> argparse.Namespace:
     p.add_argument("--lengths", default="4096,16384,65536,524288,2097152")
     p.add_argument("--rows", type=int, default=BATCH * CHANNELS)
     p.add_argument("--dtypes", default="f16")
+    p.add_argument("--boxes", choices=AXES, default="usual")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--tiny", action="store_true")
     o = p.parse_args()
