@@ -48,10 +48,12 @@ def write(folder: Path, shape: Shape) -> torch.nn.Module:
     return model
 
 
-def bert(length: int, attention: str):
+def bert(length: int, attention: str, **unlike):
+    """BERT-base, but for the sizes given."""
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(max_position_embeddings=length, attn_implementation=attention)
+    sizes = {"max_position_embeddings": length} | unlike
+    config = BertConfig(attn_implementation=attention, **sizes)
     return BertModel(config, add_pooling_layer=False).eval()
 
 
