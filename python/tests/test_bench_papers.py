@@ -1,0 +1,99 @@
+"""bench/papers.sh at small sizes: all parts are there, results are right, parts are kept."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BENCH
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+UNIT = 2**-24  # of f32
+
+
+def run_all(paper, folder):
+    environment = {"PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        ["sh", BENCH / "papers.sh", paper, folder, "--tiny"],
+        env=os.environ | environment, stdin=subprocess.DEVNULL, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def records(folder) -> dict:
+    """The records of each file, which say where they come from."""
+    found = {}
+    for path in sorted(folder.glob("*.csv")):
+        with open(path, newline="") as file:
+            found[path.stem] = list(csv.DictReader(file))
+        for r in found[path.stem]:
+            assert r["commit"] and r["machine"] and r["device"] == "cpu"
+            assert ".py" in r["command"] and "--tiny" in r["command"]
+            assert "/" not in r["command"]
+    return found
+
+
+def check_models(rows):
+    filters = ("computed", "kept")
+    asked = [(name, way) for name in ("M2-BERT", "Hyena-s-4K") for way in filters]
+    asked += [("Path-X", "explicit")]
+    asked += [("HyenaDNA-1M", way) for way in filters]
+    assert [(r["model"], r["filters"]) for r in rows] == asked
+    # Sums of two blocks of some hundred numbers, each rounded once or twice.
+    assert all(float(r["error"]) < 100 * UNIT and float(r["ratio"]) > 0 for r in rows)
+
+
+def check_sparse(rows):
+    zeros = {r["form"]: 1 - float(r["kept"]) for r in rows if "zeros" in r["form"]}
+    assert len(zeros) == 5
+    for form, share in zeros.items():
+        assert form == f"sparse, {share:.0%} zeros".replace("%", " %")
+
+
+def test_every_part_of_flashfftconv(tmp_path):
+    done = run_all("flashfftconv", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = records(tmp_path)
+    parts = "conv cost language models sparse taps".split()
+    assert list(found) == [f"flashfftconv_{part}" for part in parts]
+    check_models(found["flashfftconv_models"])
+    check_sparse(found["flashfftconv_sparse"])
+    for r in found["flashfftconv_language"]:
+        assert min(float(r[f"{way}seconds"]) for way in ("", "torch_", "gpt_")) > 0
+        assert float(r["error"]) < 100 * UNIT
+    assert [r["taps"] for r in found["flashfftconv_taps"]] == ["64", "16"]
+    cost = {r["constant"]: float(r["value"]) for r in found["flashfftconv_cost"]}
+    assert list(cost) == ["matrix", "arithmetic", "chip", "memory"]
+    assert min(cost.values()) > 0
+    assert {r["kind"] for r in found["flashfftconv_conv"]} == {"circular", "causal"}
+
+
+def test_every_part_of_m2_is_kept_and_others_are_refused(tmp_path):
+    assert run_all("m2", tmp_path).returncode == 0
+    found = records(tmp_path)
+    assert list(found) == ["m2_bert", "m2_layers"]
+    for r in found["m2_bert"]:
+        assert min(float(r["bert_ratio"]), float(r["plain_ratio"])) > 0
+        assert float(r["error"]) < 100 * UNIT
+    assert [r["model"] for r in found["m2_bert"]] == ["80M", "80M", "260M", "260M"]
+    for r in found["m2_layers"]:
+        assert float(r["error"]) < 100 * UNIT and 0 < float(r["used"]) < 2
+        size, width = int(r["size"]), int(r["width"])
+        assert int(r["operations"]) == 8 * size**1.5 * width
+    path = tmp_path / "m2_layers.csv"
+    text = path.read_text()
+    assert run_all("m2", tmp_path).returncode == 0
+    assert path.read_text() == text
+    path.write_text(text.replace(found["m2_layers"][0]["commit"], "0123456789"))
+    done = run_all("m2", tmp_path)
+    assert done.returncode and "another commit" in done.stderr
+
+
+def test_a_paper_that_is_not_there(tmp_path):
+    assert run_all("butterfly", tmp_path).returncode == 2
