@@ -19,7 +19,7 @@ from document_papers import TABLES as PAPERS
 
 TABLES = KS | GPU | CONV | PAPERS
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
-PLACE = re.compile(r"(<!-- table: (\w+) -->\n\n)((?:\|.*\n)*\n?)")
+PLACE = re.compile(r"(<!-- table: (\w+) -->\n)\n*((?:\|.*\n)*\n?)")
 
 
 def markdown(rows):
@@ -30,7 +30,7 @@ def markdown(rows):
 
 
 def written(text):
-    return PLACE.sub(lambda match: match[1] + markdown(TABLES[match[2]]()) + "\n",
+    return PLACE.sub(lambda match: match[1] + "\n" + markdown(TABLES[match[2]]()) + "\n",
                      text).rstrip() + "\n"
 
 
