@@ -13,11 +13,13 @@ import re
 import sys
 
 from document_conv import TABLES as CONV
+from document_flashfftconv import TABLES as FLASHFFTCONV
 from document_gpu import TABLES as GPU
 from document_ks import TABLES as KS
+from document_m2 import TABLES as M2
 from document_papers import TABLES as PAPERS
 
-TABLES = KS | GPU | CONV | PAPERS
+TABLES = KS | GPU | CONV | PAPERS | FLASHFFTCONV | M2
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n)\n*((?:\|.*\n)*\n?)")
 

