@@ -9,6 +9,7 @@ MODELS = {  # torch.fft's time over that of FlashFFTConv
     "M2-BERT": ("128", "4.4", "1.9"),
     "Hyena-s-4K": ("4,096", "3.4", "1.7"),
     "Path-X": ("16,384", "2.4", ""),
+    "SaShiMi": ("65,536", "1.3", ""),
     "HyenaDNA-1M": ("1,000,000", "3.1", "4.4"),
 }
 LANGUAGE = {  # thousand tokens a second: GPT-2.7B, Hyena-2.7B

@@ -5,7 +5,8 @@
         [--tables models,language,taps] [--rounds 7] [--tiny]
 
 "models" (table 3): a forward pass of M2-BERT (110 million weights, 128 tokens),
-Hyena-s-4K, long convolutions for Path-X (16,384 pixels) and HyenaDNA-1M. "language"
+Hyena-s-4K, long convolutions for Path-X (16,384 pixels), SaShiMi (65,536 samples, filters
+of diagonal state spaces) and HyenaDNA-1M. "language"
 (table 4): one of Hyena-2.7B and of GPT-2.7B with fused attention, 32,768 tokens in
 sequences of 2,048, 8,192 and 16,384. "taps" (table 5): the memory of a training step of
 Hyena-s on 8,192 tokens, with filters of 8,192 to 256 taps.
@@ -35,6 +36,7 @@ from torch import Tensor, nn
 from torch_layers import forward_of, in_turns
 from torch_models import halve, keep_filters, plain, shorten_filters
 from torch_networks import Block, Norm, Shape, maker
+from torch_sashimi import Sashimi
 
 import danaus
 from danaus.torch import LongConv, models
@@ -127,6 +129,10 @@ def long_convs(tiny: bool, length: int) -> nn.Module:
     return LongConvs(16, 2, length) if tiny else LongConvs(512, 6, length)
 
 
+def sashimi(tiny: bool, length: int) -> nn.Module:
+    return Sashimi(16, length, 1) if tiny else Sashimi(64, length, 8)
+
+
 class Case(NamedTuple):
     """A row of table 3."""
 
@@ -140,6 +146,7 @@ CASES = {
     "M2-BERT": Case(m2_bert, 128, 128, 30000),
     "Hyena-s-4K": Case(hyena, 4096, 8, 50257),
     "Path-X": Case(long_convs, 16384, 16, 0),
+    "SaShiMi": Case(sashimi, 65536, 8, 256),
     "HyenaDNA-1M": Case(hyena_dna, 1_000_000, 1, 12),
 }
 

@@ -111,8 +111,11 @@ def plain(model: nn.Module) -> nn.Module:
 # ---- changes of a model ----
 
 
-def implicit_filters(model: nn.Module) -> list[HyenaFilter]:
-    return [module for module in model.modules() if isinstance(module, HyenaFilter)]
+def implicit_filters(model: nn.Module) -> list[nn.Module]:
+    """The modules that compute filters."""
+    modules = list(model.modules())
+    of_convs = [m.filter for m in modules if isinstance(m, LongConv) and m.filter]
+    return [m for m in modules if isinstance(m, HyenaFilter)] + of_convs
 
 
 def keep_filters(model: nn.Module) -> None:
