@@ -49,11 +49,14 @@ m2() {
         --lengths 512,1024,2048,4096,8192 --rounds 5
 }
 
-case $paper in flashfftconv | m2) ;; *) usage ;; esac
 if [ -z "$tiny" ] && ! nvidia-smi -L > /dev/null 2>&1; then
     echo "there is no NVIDIA GPU"
     exit 77
 fi
 status=0
-"$paper"
+case $paper in
+flashfftconv) flashfftconv ;;
+m2) m2 ;;
+*) usage ;;
+esac
 exit $status
