@@ -6,8 +6,9 @@
 # flashfftconv: arXiv 2311.05908; m2: Monarch Mixer, arXiv 2310.12109. Writes a file of
 # records for each part, FOLDER/PAPER_PART.csv. After SECONDS_ALL (420) no new part begins;
 # the same command goes on with the parts that are missing. A part that fails does not stop
-# the others; the exit status is 1 then. Parts of another commit or machine are refused. PYTHON (python3) has PyTorch, transformers and the package of this
-# commit in its path. --tiny runs on the processor at small sizes.
+# the others; the exit status is 1 then. Parts of another commit or machine are refused.
+# PYTHON (python3) has PyTorch, transformers and the package of this commit in its path.
+# --tiny runs on the processor at small sizes.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
 usage() {
