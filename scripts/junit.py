@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Counts the tests of a JUnit file: python3 scripts/junit.py FILE PART
 
-Prints a line "skipped PART: NAME: reason" for each test that was skipped, those that
-cmocka skips within a program included, and then "PASSED FAILED SKIPPED". A file that
-is missing or holds no test is one failure.
+Prints a line "failed PART: NAME" for each test that failed or was skipped without a reason, a line
+"skipped PART: NAME: reason" for each other one that was skipped, those that cmocka skips
+within a program included, and then "PASSED FAILED SKIPPED". A file that is missing or
+holds no test is one failure.
 """
 # SPDX-License-Identifier: Apache-2.0
 import re
@@ -32,6 +33,7 @@ def main(path, part):
         name = case.get("name")
         if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
+            print(f"failed {part}: {name}")
         elif case.find("skipped") is None:
             passed += 1
         elif reason := reason_of(case, output):
@@ -39,6 +41,7 @@ def main(path, part):
             print(f"skipped {part}: {name}: {reason}")
         else:
             failed += 1
+            print(f"failed {part}: {name}: it was skipped without a reason")
         inside = set(re.findall(r"^\[  SKIPPED \] ([a-z]\w*)", output, re.M))
         for test in sorted(inside):
             skipped += 1

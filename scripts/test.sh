@@ -101,6 +101,7 @@ run_ctest() {
 # count_tests FILE: what a report says; one that was not written is a failure.
 count_tests() {
     python3 scripts/junit.py "$1" "$part" > "build/counts.$lane"
+    grep '^failed' "build/counts.$lane"
     grep '^skipped' "build/counts.$lane" >> build/skipped
     read -r more bad without <<- END
 	$(tail -n 1 "build/counts.$lane")
