@@ -99,8 +99,8 @@ static danaus_status check_problem(const conv_problem *p)
 }
 
 danaus_status dn_conv_plan_make(
-    danaus_device *device, const danaus_conv_desc *desc, int64_t groups, int64_t few,
-    danaus_conv_plan **plan)
+    danaus_device *device, const danaus_conv_desc *desc, int64_t groups,
+    int64_t short_taps, danaus_conv_plan **plan)
 {
     if (!device || !desc || !plan)
         return dn_fail(
@@ -120,7 +120,7 @@ danaus_status dn_conv_plan_make(
     made->conv = device->backend->conv;
     made->p = p;
     made->groups = groups;
-    made->few = few;
+    made->short_taps = short_taps;
     snprintf(made->device, sizeof made->device, "%s", device->name);
     danaus_status status = dn_conv_make_classes(device, made);
     if (status != DANAUS_OK)

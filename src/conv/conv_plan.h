@@ -26,14 +26,14 @@ struct danaus_conv_plan {
     conv_class *classes;
     int count;
     size_t spectrum_bytes;
-    int64_t groups, few; /* conv_frame */
+    int64_t groups, short_taps; /* conv_frame */
     char device[32];
 };
 
 /* Makes a plan for arrays that may be grouped, and for products that may apply short filters. */
 danaus_status dn_conv_plan_make(
-    danaus_device *device, const danaus_conv_desc *desc, int64_t groups, int64_t few,
-    danaus_conv_plan **plan);
+    danaus_device *device, const danaus_conv_desc *desc, int64_t groups,
+    int64_t short_taps, danaus_conv_plan **plan);
 
 /* Makes the classes of a plan that has none. On failure the classes made so far belong to the
    plan. */

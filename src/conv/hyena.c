@@ -22,7 +22,7 @@
 struct danaus_hyena_plan {
     danaus_hyena_desc desc; /* every field is set */
     danaus_conv_plan *conv;
-    danaus_short_desc few; /* of all rows of a member of the batch */
+    danaus_short_desc short_conv; /* of all rows of a member of the batch */
 };
 
 /* ---- plans ---- */
@@ -57,8 +57,8 @@ static danaus_status make_conv(
                                     .batch = d->batch,
                                     .packed = d->packed,
                                     .accuracy = d->accuracy };
-    int64_t groups = d->packed ? 1 : d->order + 1, few = d->packed ? 0 : d->taps;
-    return dn_conv_plan_make(device, &desc, groups, few, conv);
+    int64_t groups = d->packed ? 1 : d->order + 1, short_taps = d->packed ? 0 : d->taps;
+    return dn_conv_plan_make(device, &desc, groups, short_taps, conv);
 }
 
 danaus_status danaus_hyena_plan_create(
@@ -71,7 +71,7 @@ danaus_status danaus_hyena_plan_create(
     danaus_hyena_desc d = *desc;
     d.order = d.order ? d.order : 2;
     TRY(check_desc(&d));
-    TRY(dn_conv_need(device, few_taps, "convolutions of few taps"));
+    TRY(dn_conv_need(device, short_conv, "convolutions of few taps"));
     danaus_hyena_plan *made = dn_calloc(1, sizeof *made);
     if (!made)
         return dn_fail_memory(sizeof *made, "a plan");
@@ -84,11 +84,11 @@ danaus_status danaus_hyena_plan_create(
     d.filters = made->conv->p.filters;
     d.dtype = made->conv->p.dtype;
     made->desc = d;
-    made->few = (danaus_short_desc){ .channels = (d.order + 1) * d.channels,
-                                     .length = d.length,
-                                     .taps = d.taps,
-                                     .layout = DANAUS_CHANNELS_FIRST,
-                                     .dtype = d.dtype };
+    made->short_conv = (danaus_short_desc){ .channels = (d.order + 1) * d.channels,
+                                            .length = d.length,
+                                            .taps = d.taps,
+                                            .layout = DANAUS_CHANNELS_FIRST,
+                                            .dtype = d.dtype };
     *plan = made;
     return DANAUS_OK;
 }
@@ -109,7 +109,7 @@ const danaus_conv_plan *danaus_hyena_plan_conv(const danaus_hyena_plan *plan)
 static int makes_z(const danaus_hyena_plan *plan)
 {
     const conv_backend *b = plan->conv->conv;
-    return b->takes_few && b->takes_few(dn_conv_longest(plan->conv)->engine);
+    return b->takes_short && b->takes_short(dn_conv_longest(plan->conv)->engine);
 }
 
 /* ---- workspaces ---- */
@@ -132,7 +132,7 @@ static danaus_status find_sizes(
     size_t sums = (size_t)dn_size_of(dn_sum_type(d->dtype));
     s->y = (size_t)numbers * danaus_dtype_size(d->dtype);
     s->u = s->y * (size_t)(d->order + 1);
-    s->bias = (size_t)plan->few.channels * sums;
+    s->bias = (size_t)plan->short_conv.channels * sums;
     s->taps = s->bias * (size_t)d->taps;
     s->skip = (size_t)((d->order - 1) * d->filters) * sums;
     s->k = s->skip * (size_t)d->filter_length;
@@ -204,9 +204,9 @@ danaus_status danaus_hyena_workspace_bytes_packed(
 typedef struct operation {
     const danaus_hyena_plan *plan;
     danaus_device *device;
-    conv_extent extent;    /* rows, or sequences */
-    int64_t batch;         /* of arrays: packed ones have one member, */
-    danaus_short_desc few; /* whose length is that of all columns */
+    conv_extent extent;           /* rows, or sequences */
+    int64_t batch;                /* of arrays: packed ones have one member, */
+    danaus_short_desc short_conv; /* whose length is that of all columns */
     const danaus_hyena_operands *o;
     sizes size;
     workspace w;
@@ -217,7 +217,7 @@ typedef struct operation {
 static char *group_of(const operation *a, const void *data, int64_t group)
 {
     const danaus_hyena_desc *d = &a->plan->desc;
-    size_t row = (size_t)a->few.length * danaus_dtype_size(d->dtype);
+    size_t row = (size_t)a->short_conv.length * danaus_dtype_size(d->dtype);
     return (char *)(uintptr_t)data + (size_t)(group * d->channels) * row;
 }
 
@@ -242,8 +242,9 @@ static danaus_status make_z(const operation *a)
 {
     const danaus_hyena_operands *o = a->o;
     const short_sequences packed = { a->extent.batch, a->extent.offsets };
-    short_operands few = { a->few, a->batch, o->taps, o->bias, o->u, a->w.z, packed };
-    return a->device->backend->conv->few_taps(a->device, &few);
+    short_operands short_conv = { a->short_conv, a->batch, o->taps, o->bias,
+                                  o->u,          a->w.z,   packed };
+    return a->device->backend->conv->short_conv(a->device, &short_conv);
 }
 
 /* v_{o+1}; y of the last one if it is asked for. */
@@ -254,14 +255,15 @@ static danaus_status convolve(const operation *a, int64_t which, void *y)
     if (is_last)
         to = (conv_sink){ y, group_of(a, a->z, 0), CONV_GROUPED_FACTOR };
     const int gate = order - 1 - (int)which;
-    const conv_few few = { a->o->taps,
-                           a->o->bias,
-                           { which ? -1 : order, gate, is_last ? 0 : -1 } };
+    const conv_short taps = { a->o->taps,
+                              a->o->bias,
+                              { which ? -1 : order, gate, is_last ? 0 : -1 } };
     const conv_job job = { .products = 1,
-                           .product = { { .x = input_of(a, which),
-                                          .sinks = 1,
-                                          .sink = { to },
-                                          .few = a->z == a->w.z ? NULL : &few } } };
+                           .product = {
+                               { .x = input_of(a, which),
+                                 .sinks = 1,
+                                 .sink = { to },
+                                 .short_conv = a->z == a->w.z ? NULL : &taps } } };
     return run(a, which, &job);
 }
 
@@ -351,19 +353,21 @@ static danaus_status differentiate(
 static danaus_status go_back(
     const operation *a, const void *dy, const danaus_hyena_gradients *g)
 {
-    short_gradient_operands few = { .desc = a->few,
-                                    .batch = a->batch,
-                                    .k = a->o->taps,
-                                    .u = a->o->u,
-                                    .dy = a->w.dz,
-                                    .to = { g->du, g->dtaps, g->dbias, { NULL } },
-                                    .packed = { a->extent.batch, a->extent.offsets } };
+    short_gradient_operands short_conv = {
+        .desc = a->short_conv,
+        .batch = a->batch,
+        .k = a->o->taps,
+        .u = a->o->u,
+        .dy = a->w.dz,
+        .to = { g->du, g->dtaps, g->dbias, { NULL } },
+        .packed = { a->extent.batch, a->extent.offsets }
+    };
     TRY(make_v(a));
     for (int64_t o = a->plan->desc.order - 2; o >= 0; o--)
         TRY(differentiate(a, o, dy, g));
     if (!g->du && !g->dtaps && !g->dbias)
         return DANAUS_OK;
-    return a->device->backend->conv->few_taps_gradient(a->device, &few);
+    return a->device->backend->conv->short_conv_gradient(a->device, &short_conv);
 }
 
 /* ---- checks ---- */
@@ -413,8 +417,8 @@ static danaus_status open(
     TRY(dn_conv_check_extent(plan->conv, device, &a->extent));
     int64_t columns = a->extent.numbers / plan->desc.channels;
     a->batch = extent->offsets ? columns > 0 : extent->batch;
-    a->few = plan->few;
-    a->few.length = extent->offsets ? columns : plan->desc.length;
+    a->short_conv = plan->short_conv;
+    a->short_conv.length = extent->offsets ? columns : plan->desc.length;
     TRY(find_sizes(plan, columns, &a->size));
     if (a->batch == 0)
         return DANAUS_OK;
@@ -450,7 +454,7 @@ static danaus_status find_gradients(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "dy, gradients and a batch of at least 1 are needed");
     TRY(dn_check_reserved(g->reserved, sizeof g->reserved));
-    TRY(dn_conv_need(device, few_taps_gradient, "gradients of few taps"));
+    TRY(dn_conv_need(device, short_conv_gradient, "gradients of few taps"));
     piece out[] = {
         { "du", g->du, a.size.u },          { "dtaps", g->dtaps, a.size.taps },
         { "dbias", g->dbias, a.size.bias }, { "dk", g->dk, a.size.k },

@@ -82,7 +82,7 @@ danaus_status dn_conv_make_classes(danaus_device *device, danaus_conv_plan *plan
     TRY(choose(device, plan));
     for (int i = 0; i < plan->count; i++) {
         plan->classes[i].choice.frame.groups = plan->groups;
-        plan->classes[i].choice.frame.few = plan->few;
+        plan->classes[i].choice.frame.short_taps = plan->short_taps;
         plan->classes[i].choice.frame.packed = plan->p.packed;
         frames[i] = &plan->classes[i].choice.frame;
     }

@@ -64,7 +64,7 @@ danaus_status danaus_short_conv(
 {
     danaus_short_desc d;
     TRY(open_short(device, desc, batch, &d));
-    TRY(dn_conv_need(device, few_taps, "convolutions of few taps"));
+    TRY(dn_conv_need(device, short_conv, "convolutions of few taps"));
     if (batch == 0)
         return DANAUS_OK;
     if (!k || !u || !y)
@@ -78,7 +78,7 @@ danaus_status danaus_short_conv(
     short_operands o = {
         .desc = d, .batch = batch, .k = k, .bias = bias, .u = u, .y = y
     };
-    return device->backend->conv->few_taps(device, &o);
+    return device->backend->conv->short_conv(device, &o);
 }
 
 static danaus_status check_gradients(
@@ -99,7 +99,7 @@ danaus_status danaus_short_conv_gradient(
 {
     danaus_short_desc d;
     TRY(open_short(device, desc, batch, &d));
-    TRY(dn_conv_need(device, few_taps_gradient, "gradients of few taps"));
+    TRY(dn_conv_need(device, short_conv_gradient, "gradients of few taps"));
     TRY(check_gradients(batch, k, u, dy, gradients));
     short_sizes size = sizes_of(&d, batch);
     piece in[] = { { "u", u, size.rows },
@@ -112,5 +112,5 @@ danaus_status danaus_short_conv_gradient(
     short_gradient_operands o = {
         .desc = d, .batch = batch, .k = k, .u = u, .dy = dy, .to = *gradients
     };
-    return device->backend->conv->few_taps_gradient(device, &o);
+    return device->backend->conv->short_conv_gradient(device, &o);
 }

@@ -22,7 +22,7 @@
                                                        written once; sums in parts
    scratch      a window and a buffer a thread; of     points between levels, sums; nothing
                 gradients three                        for products of one level
-   few_taps     direct sums, in segments               direct sums, in tiles
+   short_conv     direct sums, in segments               direct sums, in tiles
    stream_*     a thread takes channels                direct sums, a segment of taps a thread
 
    Members may be NULL: operations that need them are unsupported on that device. */
@@ -90,7 +90,7 @@ typedef struct conv_frame {
                  goes beyond the row and comes back onto the first */
     int64_t windows, step; /* step: numbers of y of a window */
     int64_t groups;        /* of channels, in grouped arrays; of others: 1 */
-    int64_t few;           /* taps that products are to take (conv_few); 0: none */
+    int64_t short_taps;    /* taps that products are to take (conv_short); 0: none */
     int packed;            /* rows are sequences, which begin at any column */
 } conv_frame;
 
@@ -155,10 +155,10 @@ typedef struct conv_sink {
    k[groups][channels][taps], and bias likewise or NULL, are in the type of sums. `group` has the
    groups of x.data, of x.factor and of the factor of the only sink, or -1 for an operand that is
    not filtered. */
-typedef struct conv_few {
+typedef struct conv_short {
     const void *k, *bias;
     int group[3];
-} conv_few;
+} conv_short;
 
 /* For all rows  sink = k (*) x; adjoint: with the conjugate of the spectrum, which is the
    filter reversed, so that `before` and `after` change places. */
@@ -167,7 +167,7 @@ typedef struct conv_product {
     conv_input x;
     int sinks; /* 1 or 2 */
     conv_sink sink[CONV_MOST_SINKS];
-    const conv_few *few; /* of engines that take it; or NULL */
+    const conv_short *short_conv; /* of engines that take it; or NULL */
 } conv_product;
 
 /* dk[s] = sum over the rows of a filter and t of dy[t] x[t - s], dk_reverse[s] that for
@@ -287,7 +287,7 @@ struct conv_backend {
     void (*destroy)(conv_engine *engine);
     /* True if products also apply short filters of the frame's number of taps. NULL: they
        do not. */
-    int (*takes_few)(const conv_engine *engine);
+    int (*takes_short)(const conv_engine *engine);
     /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
     void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);
     /* Calls one after the other; without scratch for all of them, none. Jobs and filters
@@ -296,8 +296,8 @@ struct conv_backend {
     danaus_status (*run)(danaus_device *dev, int count, const conv_call *calls);
     /* Bytes of scratch that these need; pointers of jobs but `pieces` do not count. */
     size_t (*scratch_bytes)(danaus_device *dev, int count, const conv_call *calls);
-    danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
-    danaus_status (*few_taps_gradient)(
+    danaus_status (*short_conv)(danaus_device *dev, const short_operands *o);
+    danaus_status (*short_conv_gradient)(
         danaus_device *dev, const short_gradient_operands *o);
     danaus_status (*stream_create)(
         danaus_device *dev, const stream_shape *shape, const void *k,

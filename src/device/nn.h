@@ -200,7 +200,7 @@ struct nn_backend {
     danaus_status (*activate)(danaus_device *dev, const nn_activation *o);
     danaus_status (*sine)(danaus_device *dev, const nn_sine *o);
     danaus_status (*turn)(danaus_device *dev, const nn_turn *o);
-    danaus_status (*few_taps)(danaus_device *dev, const nn_short *o);
+    danaus_status (*short_conv)(danaus_device *dev, const nn_short *o);
     danaus_status (*multiply)(danaus_device *dev, const nn_multiply *o);
     danaus_status (*outer)(danaus_device *dev, const nn_heads *o);
     danaus_status (*contract)(danaus_device *dev, const nn_heads *o);

@@ -233,12 +233,12 @@ static void few_taps_meet_many_sequences(void **state)
                        .k = k.host,
                        .shift = shift.host,
                        .y = y.host };
-        assert_ok(cpu->backend->nn->few_taps(cpu, &o));
+        assert_ok(cpu->backend->nn->short_conv(cpu, &o));
         size_t size = danaus_dtype_size(types[type].dtype);
         o.x = (char *)x.device + (size_t)(first * width) * size;
         o.k = k.device, o.shift = shift.device, o.y = y.device;
         o.dtype = types[type].dtype;
-        assert_ok(gpu->backend->nn->few_taps(gpu, &o));
+        assert_ok(gpu->backend->nn->short_conv(gpu, &o));
         expect_same(&y, 2 * UNIT * (double)(taps + 1) * (double)(taps + 1));
         end(&x);
         end(&k);

@@ -39,7 +39,7 @@ static void expect(double found, double wanted, double size, double terms)
 
 /* Rows of random sequences, in two parts: what the first rows of the second one meet lies
    before it. */
-static void few_taps_meet_their_sequence(void **state)
+static void short_convs_meet_their_sequence(void **state)
 {
     (void)state;
     for (int round = 0; round < rounds_of(80); round++) {
@@ -64,7 +64,7 @@ static void few_taps_meet_their_sequence(void **state)
                            .k = k,
                            .shift = shift,
                            .y = y + first };
-            assert_ok(device->backend->nn->few_taps(device, &o));
+            assert_ok(device->backend->nn->short_conv(device, &o));
         }
         for (int64_t i = 0; i < width; i++)
             for (int64_t s = 0; s < count; s++)
@@ -190,7 +190,7 @@ static void likelihoods_are_logarithms_of_softmax(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_taps_meet_their_sequence),
+        cmocka_unit_test(short_convs_meet_their_sequence),
         cmocka_unit_test(rows_are_turned_back),
         cmocka_unit_test(heads_are_multiplied_and_contracted),
         cmocka_unit_test(products_are_made_in_place),

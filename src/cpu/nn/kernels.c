@@ -392,7 +392,7 @@ extern const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA);
 
 const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = {
     norm,   lookup,        attention,          pool,
-    sine,   turn_rows,     few_taps,           multiply_numbers,
+    sine,   turn_rows,     short_conv,         multiply_numbers,
     outer,  contract,      likelihood,         gate,
     score,  norm_gradient, attention_gradient, activation_gradient,
     patches

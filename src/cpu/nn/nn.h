@@ -41,7 +41,7 @@ struct nn_code {
     void (*pool)(const nn_pool *o, int64_t sequence);
     void (*sine)(const nn_sine *o, range rows);
     void (*turn)(const nn_turn *o, range rows);
-    void (*few_taps)(const nn_short *o, range rows);
+    void (*short_conv)(const nn_short *o, range rows);
     void (*multiply)(const nn_multiply *o, range numbers);
     void (*outer)(const nn_heads *o, range channels);
     void (*contract)(const nn_heads *o, range channels);

@@ -62,10 +62,10 @@ static void turn_task(void *arg, int i)
     run->code->turn(run->o, rows_of(run, i));
 }
 
-static void few_taps_task(void *arg, int i)
+static void short_conv_task(void *arg, int i)
 {
     const rows_run *run = arg;
-    run->code->few_taps(run->o, rows_of(run, i));
+    run->code->short_conv(run->o, rows_of(run, i));
 }
 
 static void outer_task(void *arg, int i)
@@ -163,9 +163,9 @@ static danaus_status cpu_turn(danaus_device *dev, const nn_turn *o)
     return run_rows(dev, o, o->rows, o->width, NN_TURN_ROWS, turn_task);
 }
 
-static danaus_status cpu_few_taps(danaus_device *dev, const nn_short *o)
+static danaus_status cpu_short_conv(danaus_device *dev, const nn_short *o)
 {
-    return run_rows(dev, o, o->rows, o->width, NN_TURN_ROWS, few_taps_task);
+    return run_rows(dev, o, o->rows, o->width, NN_TURN_ROWS, short_conv_task);
 }
 
 static danaus_status cpu_multiply(danaus_device *dev, const nn_multiply *o)
@@ -335,7 +335,7 @@ const nn_backend dn_cpu_nn = {
     .activate = cpu_activation,
     .sine = cpu_sine,
     .turn = cpu_turn,
-    .few_taps = cpu_few_taps,
+    .short_conv = cpu_short_conv,
     .multiply = cpu_multiply,
     .outer = cpu_outer,
     .contract = cpu_contract,

@@ -96,10 +96,10 @@ static int find_blocks(const gpu_facts *f, gpu_conv_mma *m)
 
 /* Blocks of a multiprocessor, by what 9.0 has; few taps take more registers than there are for
    as many as columns have. */
-static int resident(const gpu_conv_mma *m, int few)
+static int resident(const gpu_conv_mma *m, int short_taps)
 {
     int64_t room = (228 << 10) / (block_bytes(m) + 1024);
-    int warps = few ? MIN(m->resident, MANY_WARPS) : m->resident;
+    int warps = short_taps ? MIN(m->resident, MANY_WARPS) : m->resident;
     return (int)CLAMP(room, 1, MAX(1, warps / (m->warps * m->members)));
 }
 
@@ -260,7 +260,9 @@ void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PA
 {
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++) {
         m[i].groups = (int)frame->groups;
-        m[i].few = frame->few <= GPU_CONV_MOST_FEW && !m[i].sums ? (int)frame->few : 0;
+        m[i].short_taps = frame->short_taps <= GPU_CONV_MOST_SHORT_TAPS && !m[i].sums
+                              ? (int)frame->short_taps
+                              : 0;
         m[i].odd = !m[i].pair && is_odd(frame);
         m[i].in_order =
             m[i].rows == 1 && !m[i].sums && dn_gpu_conv_mma_is_unaligned(frame);
@@ -284,10 +286,10 @@ int dn_gpu_conv_mma_of(
 /* ---- the text ---- */
 
 /* In layers, rows that pass few taps when they are read leave registers for fewer members. */
-static gpu_conv_mma with_few(const gpu_conv_mma *m, int few)
+static gpu_conv_mma with_short(const gpu_conv_mma *m, int short_taps)
 {
     gpu_conv_mma own = *m;
-    if (few && dn_gpu_conv_mma_in_layers(m) && !m->cluster && m->root > 2) {
+    if (short_taps && dn_gpu_conv_mma_in_layers(m) && !m->cluster && m->root > 2) {
         int is_whole = !m->half && !m->pair;
         own.members =
             MAX(1, m->root > 4 || is_whole ? m->members / 2 : m->members * 3 / 4);
@@ -308,10 +310,10 @@ static void define_kept(const gpu_conv_mma *m, text *to)
 }
 
 /* is_inside: no numbers of rows are met. */
-static void define_rest(const gpu_conv_mma *m, int few, int is_inside, text *to)
+static void define_rest(const gpu_conv_mma *m, int short_taps, int is_inside, text *to)
 {
-    if (few)
-        dn_text(to, "#define TAPS %d\n", few);
+    if (short_taps)
+        dn_text(to, "#define TAPS %d\n", short_taps);
     if (m->odd && !is_inside)
         dn_text(to, "#define ODD 1\n");
     if (m->in_order)
@@ -322,7 +324,7 @@ static void define_rest(const gpu_conv_mma *m, int few, int is_inside, text *to)
 
 /* What texts/conv_mma_cluster.cu has to know. */
 static void use_cluster(
-    const gpu_conv_mma *m, danaus_dtype dtype, int few, gpu_use *use)
+    const gpu_conv_mma *m, danaus_dtype dtype, int short_taps, gpu_use *use)
 {
     text to = { use->defines, sizeof use->defines, 0 };
     use->text = "conv_mma_cluster.cu";
@@ -333,14 +335,14 @@ static void use_cluster(
         "#define ROWS %d\n#define COLUMNS %d\n#define CLUSTER %d\n#define GROUPS %d\n",
         danaus_dtype_name(dtype), m->root, m->half && !m->pair, m->pair, m->warps,
         m->members, m->near, m->rows, m->columns, m->cluster, m->groups);
-    define_rest(m, few, 0, &to);
+    define_rest(m, short_taps, 0, &to);
 }
 
 void dn_gpu_conv_mma_use(
-    const gpu_conv_mma *shape, gpu_conv_mma_part part, danaus_dtype dtype, int few,
-    gpu_use *use)
+    const gpu_conv_mma *shape, gpu_conv_mma_part part, danaus_dtype dtype,
+    int short_taps, gpu_use *use)
 {
-    const gpu_conv_mma own = with_few(shape, few), *m = &own;
+    const gpu_conv_mma own = with_short(shape, short_taps), *m = &own;
     text to = { use->defines, sizeof use->defines, 0 };
     int from_points =
         m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN);
@@ -351,7 +353,7 @@ void dn_gpu_conv_mma_use(
     use->entry = "conv";
     use->defines[0] = '\0';
     if (m->cluster) {
-        use_cluster(m, dtype, few, use);
+        use_cluster(m, dtype, short_taps, use);
         return;
     }
     dn_text(
@@ -362,7 +364,7 @@ void dn_gpu_conv_mma_use(
         "#define ROOT %d\n#define HALF %d\n#define PAIR %d\n#define WARPS %d\n"
         "#define MEMBERS %d\n#define RESIDENT %d\n#define NEAR %d\n#define AHEAD %d\n",
         m->root, m->half && !m->pair && !(from_points && to_points), m->pair, m->warps,
-        m->members, resident(m, few), m->near, m->ahead);
+        m->members, resident(m, short_taps), m->near, m->ahead);
     dn_text(&to, "#define ROWS %d\n#define COLUMNS %d\n", m->rows, m->columns);
     if (!m->sums)
         dn_text(
@@ -372,7 +374,7 @@ void dn_gpu_conv_mma_use(
             from_points, to_points, forward, inverse);
     if (m->groups > 1 && !(from_points && to_points))
         dn_text(&to, "#define GROUPS %d\n", m->groups);
-    define_rest(m, few, from_points && to_points, &to);
+    define_rest(m, short_taps, from_points && to_points, &to);
 }
 
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
@@ -388,9 +390,9 @@ int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m)
 }
 
 gpu_launch dn_gpu_conv_mma_launch(
-    const gpu_facts *f, const gpu_conv_mma *shape, int few, int64_t items)
+    const gpu_facts *f, const gpu_conv_mma *shape, int short_taps, int64_t items)
 {
-    const gpu_conv_mma own = with_few(shape, few), *m = &own;
+    const gpu_conv_mma own = with_short(shape, short_taps), *m = &own;
     if (m->cluster) {
         int64_t clusters = MIN(items, MAX(1, f->units / m->cluster));
         gpu_launch l = dn_gpu_line(clusters * m->cluster, 32 * m->warps * m->members);
@@ -400,6 +402,6 @@ gpu_launch dn_gpu_conv_mma_launch(
     }
     int64_t tasks = items * (m->tiled ? m->columns / 16 : m->kept);
     return dn_gpu_stay(
-        CEIL_DIV(tasks, m->members), (int64_t)f->units * resident(m, few),
+        CEIL_DIV(tasks, m->members), (int64_t)f->units * resident(m, short_taps),
         32 * m->warps * m->members, block_bytes(m));
 }

@@ -14,7 +14,7 @@ typedef struct gpu_conv_mma {
     int rows, columns; /* a window as a matrix of points */
     int tiled;         /* columns of it, else rows */
     int groups;        /* of arrays that are grouped */
-    int few;           /* taps that rows may go through; 0: none */
+    int short_taps;    /* taps that rows may go through; 0: none */
     int odd;           /* rows begin and end anywhere (texts/conv_mma_odd.cuh) */
     int in_order;      /* and results are stored by way of shared memory */
     int sparse;        /* of a spectrum, whose box is: */
@@ -29,7 +29,7 @@ typedef struct gpu_conv_mma {
 } gpu_conv_mma;
 
 /* The most taps of such a filter: four numbers need only the chunk before them. */
-#define GPU_CONV_MOST_FEW 5
+#define GPU_CONV_MOST_SHORT_TAPS 5
 
 /* What launches do (texts/conv_mma.cu). */
 typedef enum gpu_conv_mma_part {
@@ -113,7 +113,7 @@ static inline int64_t dn_gpu_conv_mma_points(const gpu_conv_mma *m)
 
 /* few: as many taps are taken by rows, or 0. */
 void dn_gpu_conv_mma_use(
-    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int few,
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int short_taps,
     gpu_use *use);
 /* What texts/conv_spectrum.cu has to know. */
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use);
@@ -123,6 +123,6 @@ int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m);
 
 /* Launches `items` windows, or parts of sums; few: as above. */
 gpu_launch dn_gpu_conv_mma_launch(
-    const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items);
+    const gpu_facts *f, const gpu_conv_mma *m, int short_taps, int64_t items);
 
 #endif

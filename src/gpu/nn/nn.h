@@ -23,7 +23,7 @@ typedef enum gpu_nn_row {
     GPU_NN_PATCHES,
     GPU_NN_SINE,
     GPU_NN_TURN,
-    GPU_NN_FEW_TAPS,
+    GPU_NN_SHORT_CONV,
     GPU_NN_PAD,
     GPU_NN_GATE,
     GPU_NN_MULTIPLY,

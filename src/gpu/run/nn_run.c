@@ -98,7 +98,7 @@ static danaus_status run_pool(gpu_device *d, const nn_pool *o)
     return run(d, GPU_NN_UNIT, o->dtype, dn_gpu_nn_launch(o->sequences.count), &rows);
 }
 
-static danaus_status run_few_taps(gpu_device *d, const nn_short *o)
+static danaus_status run_short_conv(gpu_device *d, const nn_short *o)
 {
     nn_job job = { .in = { o->x, o->k, o->shift },
                    .out = { o->y },
@@ -109,7 +109,7 @@ static danaus_status run_few_taps(gpu_device *d, const nn_short *o)
         int64_t rows = MIN(job.offset[count], end) - MAX(job.offset[0], o->first);
         if (rows > 0)
             TRY(run(
-                d, GPU_NN_FEW_TAPS, o->dtype, dn_gpu_nn_tiles(rows, o->width), &job));
+                d, GPU_NN_SHORT_CONV, o->dtype, dn_gpu_nn_tiles(rows, o->width), &job));
     }
     return DANAUS_OK;
 }
@@ -141,7 +141,7 @@ static int64_t numbers_of(const nn_patches *o)
 
 SEVERAL(attention, nn_attention, run_attention)
 SEVERAL(pool, nn_pool, run_pool)
-SEVERAL(few_taps, nn_short, run_few_taps)
+SEVERAL(short_conv, nn_short, run_short_conv)
 OPERATION(
     lookup, nn_lookup, GPU_NN_LOOKUP, o->dtype, dn_gpu_nn_launch(o->rows),
     .in = { o->word, o->position, o->type }, .out = { o->y },
@@ -204,7 +204,7 @@ const nn_backend dn_gpu_nn_backend = {
     .activate = activate,
     .sine = sine,
     .turn = turn,
-    .few_taps = few_taps,
+    .short_conv = short_conv,
     .multiply = multiply,
     .outer = outer,
     .contract = contract,

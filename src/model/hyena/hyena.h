@@ -3,7 +3,7 @@
    al., Monarch Mixer, NeurIPS 2023 (arXiv 2310.12109).
 
        r = word
-       each block:  r += W_o mix(few_taps(W_i norm(r))),  r += W_2 gelu(W_1 norm(r))
+       each block:  r += W_o mix(short_conv(W_i norm(r))),  r += W_2 gelu(W_1 norm(r))
        h = norm(r),  logits = W h
 
    If rows have 16 bits, r, h, words and W are still f32, because r adds up over all blocks.
@@ -29,7 +29,7 @@
 #include "danaus/conv.h"
 #include "model/affine.h"
 #include "model/arch.h"
-#include "model/hyena/few_taps.h"
+#include "model/hyena/short_conv.h"
 #include "model/hyena/hyena_filter.h"
 
 /* Rows that go through linear layers together on a CPU, up to twice as many if the last ones
@@ -41,7 +41,7 @@ enum { INTO, OUT, UP, DOWN };
 typedef struct hyena_block {
     linear *linear;        /* UP and DOWN only where models have them */
     affine before, middle; /* of r: before W_i, before W_1 */
-    few_taps short_filter;
+    short_conv short_filter;
     hyena_filter filter; /* its channels are [order - 1][filters] */
 } hyena_block;
 

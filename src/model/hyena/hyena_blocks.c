@@ -110,7 +110,7 @@ static danaus_status open_block(
         TRY(dn_affine_bind(&to->middle, b, path, m->width, m->block_epsilon));
     TRY(open_linears(m, b, place, n, to));
     snprintf(path, sizeof path, "%s.%s.short_filter", place, n->mixer);
-    TRY(dn_few_taps_bind(&to->short_filter, b, path, dn_hyena_planes(m), m->taps));
+    TRY(dn_short_conv_bind(&to->short_filter, b, path, dn_hyena_planes(m), m->taps));
     snprintf(path, sizeof path, "%s.%s.filter_fn", place, n->mixer);
     return dn_hyena_filter_open(&to->filter, b, path, &m->shape);
 }

@@ -93,7 +93,7 @@ danaus_status dn_hyena_front(
     void *p = dn_at(rows->p, m->dtype, before);
     TRY(on->copy(device, rows->p, past, kept));
     TRY(enter(m, device, number, at, rows, r, p));
-    TRY(dn_few_taps_run(
+    TRY(dn_short_conv_run(
         &m->blocks[number].short_filter, device, &at->sequences, at->first, at->rows, p,
         planes, at->stride));
     return on->copy(device, past, dn_at(rows->p, m->dtype, at->rows * width), kept);

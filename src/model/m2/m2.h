@@ -3,7 +3,7 @@
    and (*) is a convolution along the sequence:
 
        u = h, or norm(h)
-       x1, x2, v = few_taps(W_in u)
+       x1, x2, v = short_conv(W_in u)
        a = W_out (x2 * (k (*) (x1 * v)) + k' (*) u)
        mlp(a) = W_2 (gelu(q1) * q2),  q1, q2 = W_1 a,   or   W_2 gelu(W_1 a).
 
@@ -18,7 +18,7 @@
 
 #include "danaus/conv.h"
 #include "model/arch.h"
-#include "model/hyena/few_taps.h"
+#include "model/hyena/short_conv.h"
 #include "model/hyena/hyena_filter.h"
 
 /* Filters are transformed for signals of 32, 48, 64, 96, 128, ... numbers. */
@@ -41,7 +41,7 @@ typedef struct m2_block {
     linear *linear; /* M2_LINEARS */
     affine input;   /* of u; scale NULL: there is none */
     affine output;
-    few_taps taps;
+    short_conv taps;
     hyena_filter filter[M2_FILTERS];
 } m2_block;
 

@@ -190,7 +190,7 @@ static danaus_status open_block(
     }
     TRY(open_linears(m, b, place, names, to));
     snprintf(path, sizeof path, "%s.%s.short_filter", place, names->mixer);
-    TRY(dn_few_taps_bind(&to->taps, b, path, 3 * m->width, M2_TAPS));
+    TRY(dn_short_conv_bind(&to->taps, b, path, 3 * m->width, M2_TAPS));
     for (int f = 0; f < (m->residual ? M2_FILTERS : 1); f++) {
         snprintf(path, sizeof path, "%s.%s.%s", place, names->mixer, filters[f]);
         TRY(dn_hyena_filter_open(&to->filter[f], b, path, &m->filter));

@@ -91,7 +91,7 @@ static danaus_status enter(
     const void *u, const void *wide, int64_t stride)
 {
     const m2 *m = r->m;
-    TRY(dn_few_taps_run(
+    TRY(dn_short_conv_run(
         &r->block->taps, r->device, sequences, first, rows, wide,
         at(r, r->a.gates, first), stride));
     if (!m->residual)

@@ -196,7 +196,7 @@ FN void add_taps(
 /* Rows from size[0] on that lie in the table's sequences; x and y begin with row size[4] of
    all sequences. A thread makes WIDE rows of two columns at a time; where there are more taps
    than FEW, the tile is fetched again for each FEW of them. */
-KERNEL few_taps(TABLE(job) t)
+KERNEL short_conv(TABLE(job) t)
 {
     LOCAL wide tile[TAP_LINES * CHUNKS];
     LOCAL int reach[SIDE]; /* taps that lie in a row's sequence, of these */

@@ -18,40 +18,40 @@ static product_group group_product(const gpu_conv_engine *e, const conv_job *job
     int64_t items = e->p.channels * dn_gpu_conv_each_channel(e, job);
     int64_t bytes = dn_gpu_conv_window(e);
     product_group g = { items, items, 0, 0 };
-    if (e->fast->root)
-        bytes = dn_gpu_conv_mma_points(e->fast);
-    if (e->fast->root ? !dn_gpu_conv_mma_has_points(e->fast) : e->shape.levels == 1)
+    if (e->mma->root)
+        bytes = dn_gpu_conv_mma_points(e->mma);
+    if (e->mma->root ? !dn_gpu_conv_mma_has_points(e->mma) : e->shape.levels == 1)
         return g;
     g.group = dn_gpu_conv_group(e, bytes, items);
     g.points = (size_t)(g.group * bytes);
-    bytes = e->fast->root ? GPU_CONV_PEAKS_BYTES : dn_gpu_conv_norms(e);
+    bytes = e->mma->root ? GPU_CONV_PEAKS_BYTES : dn_gpu_conv_norms(e);
     g.sizes = (size_t)(g.group * bytes);
     return g;
 }
 
-/* One launch of run_fast(). */
+/* One launch of run_mma(). */
 static danaus_status run_part(
-    gpu_device *d, const gpu_conv_engine *e, gpu_conv_mma_part part, int is_few,
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_mma_part part, int is_short,
     const gpu_conv_transform *t)
 {
-    int which = (is_few ? CONV_FEW : CONV_FAST) + (int)part;
+    int which = (is_short ? CONV_SHORT : CONV_MMA) + (int)part;
     return dn_gpu_conv_transform(d, e, (gpu_conv_function)which, t);
 }
 
 /* The columns of a matrix, its rows and the columns back, by tensor cores. */
-static danaus_status run_fast(
+static danaus_status run_mma(
     gpu_device *d, const gpu_conv_engine *e, const gpu_conv_transform *t)
 {
-    char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->fast);
+    char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->mma);
     size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
-    int is_few = t->few != NULL;
-    if (!dn_gpu_conv_mma_has_points(e->fast))
-        return run_part(d, e, GPU_CONV_PRODUCT, is_few, t);
+    int is_short = t->short_conv != NULL;
+    if (!dn_gpu_conv_mma_has_points(e->mma))
+        return run_part(d, e, GPU_CONV_PRODUCT, is_short, t);
     TRY(d->base.backend->clear(&d->base, peaks, bytes));
-    TRY(run_part(d, e, GPU_CONV_PEAKS, is_few, t));
-    TRY(run_part(d, e, GPU_CONV_SPLIT, is_few, t));
+    TRY(run_part(d, e, GPU_CONV_PEAKS, is_short, t));
+    TRY(run_part(d, e, GPU_CONV_SPLIT, is_short, t));
     TRY(run_part(d, e, GPU_CONV_PRODUCT, 0, t));
-    return run_part(d, e, GPU_CONV_JOIN, is_few, t);
+    return run_part(d, e, GPU_CONV_JOIN, is_short, t);
 }
 
 static danaus_status run_accurate(
@@ -76,7 +76,7 @@ static danaus_status run_product(
                              .points = d->scratch,
                              .norms = (char *)d->scratch + g.points,
                              .spectrum = (void *)(uintptr_t)job->spectrum,
-                             .few = p->few,
+                             .short_conv = p->short_conv,
                              .share = e->p.channels / e->p.filters };
     t.rows.flags |= p->x.grouped << GROUPED_X;
     for (int i = 0; i < p->sinks; i++) {
@@ -86,7 +86,7 @@ static danaus_status run_product(
     }
     for (t.first = 0; t.first < g.items; t.first += g.group) {
         t.items = MIN(g.group, g.items - t.first);
-        TRY(e->fast->root ? run_fast(d, e, &t) : run_accurate(d, e, &t));
+        TRY(e->mma->root ? run_mma(d, e, &t) : run_accurate(d, e, &t));
     }
     return DANAUS_OK;
 }

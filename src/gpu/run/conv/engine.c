@@ -71,39 +71,40 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
 };
 
 /* Part number p of a product by tensor cores, and whether its rows go through few taps. */
-static int part_of(int which, int *few)
+static int part_of(int which, int *is_short)
 {
-    *few = which >= CONV_FEW;
-    return which - (*few ? CONV_FEW : CONV_FAST);
+    *is_short = which >= CONV_SHORT;
+    return which - (*is_short ? CONV_SHORT : CONV_MMA);
 }
 
 /* In longer windows the product itself takes points. */
 static int use_of_part(
-    const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], danaus_dtype dtype, int which,
+    const gpu_conv_mma mma[GPU_CONV_MMA_PARTS], danaus_dtype dtype, int which,
     gpu_use *use)
 {
-    int few, part = part_of(which, &few);
-    const gpu_conv_mma *m = &fast[part];
+    int is_short, part = part_of(which, &is_short);
+    const gpu_conv_mma *m = &mma[part];
     int is_there = m->root > 0 && (part == GPU_CONV_PRODUCT || !m->cluster);
-    if (few)
-        is_there &=
-            m->few && (part != GPU_CONV_PRODUCT || !dn_gpu_conv_mma_has_points(m));
+    if (is_short)
+        is_there &= m->short_taps &&
+                    (part != GPU_CONV_PRODUCT || !dn_gpu_conv_mma_has_points(m));
     if (is_there)
-        dn_gpu_conv_mma_use(m, (gpu_conv_mma_part)part, dtype, few ? m->few : 0, use);
+        dn_gpu_conv_mma_use(
+            m, (gpu_conv_mma_part)part, dtype, is_short ? m->short_taps : 0, use);
     return is_there;
 }
 
 /* True if the plan does not need this function: tensor cores replace it, or it is only for tensor
    cores or for pairs. */
 static int is_left_out(
-    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], int which)
+    const gpu_conv_shape *s, const gpu_conv_mma mma[GPU_CONV_MMA_PARTS], int which)
 {
-    int sums = fast[GPU_CONV_SUMS].root > 0;
+    int sums = mma[GPU_CONV_SUMS].root > 0;
     switch (which) {
     case CONV_NORMS: return !s->scaled;
-    case CONV_SPECTRUM: return !fast->root;
+    case CONV_SPECTRUM: return !mma->root;
     case CONV_PRODUCT:
-    case CONV_JOIN: return fast->root > 0;
+    case CONV_JOIN: return mma->root > 0;
     case CONV_ORDER: return !sums;
     case CONV_SUMS:
     case CONV_ADD: return sums;
@@ -113,29 +114,29 @@ static int is_left_out(
 
 /* What a function of a plan is compiled from; 0: there is none. */
 static int use_of(
-    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    const gpu_conv_shape *s, const gpu_conv_mma mma[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, int which, gpu_use *use)
 {
-    if (which >= CONV_FAST)
-        return use_of_part(fast, dtype, which, use);
+    if (which >= CONV_MMA)
+        return use_of_part(mma, dtype, which, use);
     int gated = which >= CONV_GATED;
     which -= gated ? CONV_GATED : 0;
     const gpu_conv_use *c = &functions[s->levels - 1][which];
-    if (!c->text || (gated && !c->is_signal) || is_left_out(s, fast, which))
+    if (!c->text || (gated && !c->is_signal) || is_left_out(s, mma, which))
         return 0;
     dn_gpu_conv_use(s, c, dtype, half, gated, use);
     if (which == CONV_SPECTRUM)
-        dn_gpu_conv_mma_define_rows(fast, use);
+        dn_gpu_conv_mma_define_rows(mma, use);
     return 1;
 }
 
 int dn_gpu_conv_uses(
-    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    const gpu_conv_shape *s, const gpu_conv_mma mma[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS])
 {
     int count = 0;
     for (int i = 0; i < CONV_FUNCTIONS; i++)
-        count += use_of(s, fast, dtype, half, i, &uses[count]);
+        count += use_of(s, mma, dtype, half, i, &uses[count]);
     return count;
 }
 
@@ -148,7 +149,7 @@ static danaus_status load_functions(gpu_device *d, gpu_conv_engine *e)
         return dn_fail_memory(CONV_FUNCTIONS * sizeof *uses, "the texts of kernels");
     int half = dn_gpu_conv_half(&e->frame);
     for (int i = 0; i < CONV_FUNCTIONS; i++) {
-        is_there[i] = use_of(&e->shape, e->fast, e->p.dtype, half, i, &uses[count]);
+        is_there[i] = use_of(&e->shape, e->mma, e->p.dtype, half, i, &uses[count]);
         count += is_there[i];
     }
     danaus_status status = dn_gpu_load_uses(d, uses, count, found);
@@ -176,14 +177,14 @@ static danaus_status create(
     dn_gpu_conv_shape_of(&d->facts, f, &e->shape);
     e->base.filter_bytes = (size_t)dn_gpu_conv_window(e);
     if (f->cut.kernel->fast) {
-        dn_gpu_conv_mma_of(&d->facts, f, e->fast);
-        e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(e->fast);
+        dn_gpu_conv_mma_of(&d->facts, f, e->mma);
+        e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(e->mma);
     }
     danaus_status status = load_functions(d, e);
     status = status ? status : dn_gpu_conv_keep_constants(d, &e->shape, &e->constants);
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++)
-        status = status ? status
-                        : dn_gpu_conv_keep_matrices(d, &e->fast[i], &e->matrices[i]);
+        status =
+            status ? status : dn_gpu_conv_keep_matrices(d, &e->mma[i], &e->matrices[i]);
     if (status)
         destroy(&e->base);
     else
@@ -191,10 +192,10 @@ static danaus_status create(
     return status;
 }
 
-static int takes_few(const conv_engine *engine)
+static int takes_short(const conv_engine *engine)
 {
     const gpu_conv_engine *e = (const gpu_conv_engine *)engine;
-    return e->fast->root && e->fast->few;
+    return e->mma->root && e->mma->short_taps;
 }
 
 static void describe(const conv_engine *engine, conv_cut cut, text *to)
@@ -258,24 +259,25 @@ danaus_status dn_gpu_conv_transform(
     gpu_conv_transform o = *t;
     gpu_conv_rows *r = &o.rows;
     const void *constants = e->constants;
-    conv_few few = { NULL, NULL, { -1, -1, -1 } };
-    if (o.few)
-        few = *o.few;
+    conv_short taps = { NULL, NULL, { -1, -1, -1 } };
+    if (o.short_conv)
+        taps = *o.short_conv;
     int level = which < CONV_GATED ? functions[e->shape.levels - 1][which].level : 0;
     int is_gated = o.x_factor || o.y_factor[0] || o.y[1];
-    int groups = (few.group[0] + 1) | (few.group[1] + 1) << 4 | (few.group[2] + 1) << 8;
+    int groups =
+        (taps.group[0] + 1) | (taps.group[1] + 1) << 4 | (taps.group[2] + 1) << 8;
     gpu_launch launch =
         dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
     if (which == CONV_NORMS)
         launch = dn_gpu_conv_norms_launch(&e->shape, o.items);
-    if (which >= CONV_FAST) {
-        int is_few, part = part_of((int)which, &is_few);
-        launch = dn_gpu_conv_mma_launch(&d->facts, &e->fast[part], is_few, o.items);
+    if (which >= CONV_MMA) {
+        int is_short, part = part_of((int)which, &is_short);
+        launch = dn_gpu_conv_mma_launch(&d->facts, &e->mma[part], is_short, o.items);
         constants = e->matrices[part];
-        if (e->fast[part].cluster) /* whose points lie in shared memory */
+        if (e->mma[part].cluster) /* whose points lie in shared memory */
             o.points = (void *)(uintptr_t)e->matrices[GPU_CONV_SPLIT];
     }
-    const void *last = which >= CONV_FAST ? few.k : o.norms;
+    const void *last = which >= CONV_MMA ? taps.k : o.norms;
     const gpu_argument arguments[] = { ARG(o.x),         ARG(o.x_factor),
                                        ARG(o.y[0]),      ARG(o.y_factor[0]),
                                        ARG(o.y[1]),      ARG(o.y_factor[1]),
@@ -287,7 +289,7 @@ danaus_status dn_gpu_conv_transform(
                                        ARG(r->step),     ARG(r->lead),
                                        ARG(r->before),   ARG(r->after),
                                        ARG(r->pieces),   ARG(r->flags),
-                                       ARG(last),        ARG(few.bias),
+                                       ARG(last),        ARG(taps.bias),
                                        ARG(groups),      { 0 } };
     return dn_gpu_launch(d, dn_gpu_conv_find(e, which, is_gated), &launch, arguments);
 }
@@ -322,7 +324,7 @@ danaus_status dn_gpu_conv_mask(
 int64_t dn_gpu_conv_group(const gpu_conv_engine *e, int64_t bytes, int64_t items)
 {
     const gpu_facts *f = &e->gpu->facts;
-    int64_t room = e->fast->root ? 2 * f->l2 : f->memory / CONV_MEMORY_SHARE;
+    int64_t room = e->mma->root ? 2 * f->l2 : f->memory / CONV_MEMORY_SHARE;
     return CLAMP(room / bytes, 1, items);
 }
 
@@ -339,12 +341,12 @@ const conv_backend dn_gpu_conv_backend = {
     .prepare = dn_gpu_conv_prepare,
     .create = create,
     .destroy = destroy,
-    .takes_few = takes_few,
+    .takes_short = takes_short,
     .describe = describe,
     .run = dn_gpu_conv_run,
     .scratch_bytes = dn_gpu_conv_scratch_bytes,
-    .few_taps = dn_gpu_few_taps,
-    .few_taps_gradient = dn_gpu_few_taps_gradient,
+    .short_conv = dn_gpu_short_conv,
+    .short_conv_gradient = dn_gpu_short_conv_gradient,
     .stream_create = dn_gpu_stream_create,
     .stream_destroy = dn_gpu_stream_destroy,
     .stream_reset = dn_gpu_stream_reset,

@@ -4,9 +4,10 @@
 #define DN_GPU_RUN_CONV_ENGINE_H
 
 #include "conv/frame.h"
-#include "gpu/run/run.h"
+
 #include "gpu/conv/conv.h"
 #include "gpu/conv/conv_mma.h"
+#include "gpu/run/run.h"
 
 /* The functions that are compiled for a plan. Windows of one level have no splits and joins. */
 typedef enum gpu_conv_function {
@@ -26,11 +27,11 @@ typedef enum gpu_conv_function {
     CONV_SUMS,
     CONV_BACK, /* from it */
     CONV_FILTER_JOIN,
-    CONV_GATED,                 /* those of signals above, with factors or a second y */
-    CONV_FAST = 2 * CONV_GATED, /* parts by tensor cores */
-    CONV_FEW =
-        CONV_FAST + GPU_CONV_MMA_PARTS, /* those whose rows go through few taps */
-    CONV_FUNCTIONS = CONV_FEW + GPU_CONV_MMA_PARTS
+    CONV_GATED,                /* those of signals above, with factors or a second y */
+    CONV_MMA = 2 * CONV_GATED, /* parts by tensor cores */
+    CONV_SHORT =
+        CONV_MMA + GPU_CONV_MMA_PARTS, /* those whose rows go through few taps */
+    CONV_FUNCTIONS = CONV_SHORT + GPU_CONV_MMA_PARTS
 } gpu_conv_function;
 
 typedef struct gpu_conv_engine {
@@ -39,10 +40,9 @@ typedef struct gpu_conv_engine {
     conv_frame frame;
     gpu_conv_shape shape;
     gpu_shared *gpu;
-    gpu_conv_mma
-        fast[GPU_CONV_MMA_PARTS]; /* root 0: products are not by tensor cores */
-    const void *constants;        /* in its memory, which keeps them */
-    const void *matrices[GPU_CONV_MMA_PARTS]; /* likewise, of `fast` */
+    gpu_conv_mma mma[GPU_CONV_MMA_PARTS]; /* root 0: products are not by tensor cores */
+    const void *constants;                /* in its memory, which keeps them */
+    const void *matrices[GPU_CONV_MMA_PARTS]; /* likewise, of `mma` */
     gpu_function function[CONV_FUNCTIONS];
 } gpu_conv_engine;
 
@@ -64,17 +64,17 @@ typedef struct gpu_conv_transform {
     void *y[CONV_MOST_SINKS];
     const void *y_factor[CONV_MOST_SINKS];
     void *points, *spectrum;
-    void *norms;          /* of pairs of two levels */
-    const conv_few *few;  /* or NULL */
-    int64_t first, items; /* windows */
-    int64_t share;        /* channels of a filter */
+    void *norms;                  /* of pairs of two levels */
+    const conv_short *short_conv; /* or NULL */
+    int64_t first, items;         /* windows */
+    int64_t share;                /* channels of a filter */
 } gpu_conv_transform;
 
 /* The uses that a plan for rows of this type compiles, and their number. half: the second
-   halves of windows are zeros or folded. fast: products by tensor cores, with root 0 if there
+   halves of windows are zeros or folded. mma: products by tensor cores, with root 0 if there
    are none. */
 int dn_gpu_conv_uses(
-    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    const gpu_conv_shape *s, const gpu_conv_mma mma[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS]);
 
 /* The constants of windows, which are made where they are not there yet. */
@@ -170,8 +170,8 @@ danaus_status dn_gpu_stream_run(
 
 /* ---- few taps (conv_short.c): members of dn_gpu_conv_backend ---- */
 
-danaus_status dn_gpu_few_taps(danaus_device *dev, const short_operands *operands);
-danaus_status dn_gpu_few_taps_gradient(
+danaus_status dn_gpu_short_conv(danaus_device *dev, const short_operands *operands);
+danaus_status dn_gpu_short_conv_gradient(
     danaus_device *dev, const short_gradient_operands *operands);
 
 #endif

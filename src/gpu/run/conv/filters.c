@@ -19,7 +19,7 @@ static filter_scratch lay_filters(const gpu_conv_engine *e)
                              dn_gpu_conv_group(e, dn_gpu_conv_window(e), filters) };
     s.windows = dn_gpu_aligned(s.group * 2 * e->shape.n * size);
     s.points = e->shape.levels > 1 ? s.windows : 0;
-    s.spectra = e->fast->root ? s.windows : 0;
+    s.spectra = e->mma->root ? s.windows : 0;
     s.k = dn_gpu_aligned(filters * e->frame.taps * size);
     s.skip = dn_gpu_aligned(filters * size);
     return s;
@@ -86,7 +86,7 @@ static danaus_status transform_windows(
     void *spectrum)
 {
     char *points = (char *)d->scratch + s->windows;
-    const void *made = e->fast->root ? points + s->points : spectrum;
+    const void *made = e->mma->root ? points + s->points : spectrum;
     gpu_conv_transform t = { .rows = dn_gpu_conv_filter_rows(e),
                              .x = d->scratch,
                              .points = points,
@@ -97,13 +97,13 @@ static danaus_status transform_windows(
         TRY(dn_gpu_conv_transform(d, e, CONV_FILTER_SPLIT, &t));
     TRY(dn_gpu_conv_transform(d, e, CONV_FILTER, &t));
     TRY(dn_gpu_conv_mask(d, e, filters, t.spectrum));
-    if (!e->fast->root)
+    if (!e->mma->root)
         return DANAUS_OK;
     int is_first = 1;
     const gpu_argument arguments[] = { ARG(made), ARG(spectrum), ARG(is_first), { 0 } };
-    gpu_launch launch = dn_gpu_line(filters * e->fast->rows, 256);
+    gpu_launch launch = dn_gpu_line(filters * e->mma->rows, 256);
     TRY(dn_gpu_launch(d, e->function[CONV_SPECTRUM], &launch, arguments));
-    if (e->fast->rows == 1)
+    if (e->mma->rows == 1)
         return DANAUS_OK;
     is_first = 0;
     return dn_gpu_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);

@@ -14,12 +14,12 @@ static int gather(
     for (int i = 0; i < count; i++) {
         const conv_kernel *k = frames[i]->cut.kernel;
         gpu_conv_shape s;
-        gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
+        gpu_conv_mma mma[GPU_CONV_MMA_PARTS] = { { 0 } };
         dn_gpu_conv_shape_of(facts, frames[i], &s);
         if (k->fast)
-            dn_gpu_conv_mma_of(facts, frames[i], fast);
+            dn_gpu_conv_mma_of(facts, frames[i], mma);
         all += dn_gpu_conv_uses(
-            &s, fast, k->dtype, dn_gpu_conv_half(frames[i]), uses + all);
+            &s, mma, k->dtype, dn_gpu_conv_half(frames[i]), uses + all);
     }
     return all;
 }

@@ -138,7 +138,7 @@ static danaus_status conv_or_replay(gpu_device *d, short_operands *o)
     return d->shared->driver->call(d, &key, &call);
 }
 
-danaus_status dn_gpu_few_taps(danaus_device *dev, const short_operands *operands)
+danaus_status dn_gpu_short_conv(danaus_device *dev, const short_operands *operands)
 {
     gpu_device *d = (gpu_device *)dev;
     short_operands o = *operands;
@@ -256,7 +256,7 @@ static danaus_status gradient_or_replay(gpu_device *d, short_gradient_operands *
     return d->shared->driver->call(d, &key, &call);
 }
 
-danaus_status dn_gpu_few_taps_gradient(
+danaus_status dn_gpu_short_conv_gradient(
     danaus_device *dev, const short_gradient_operands *operands)
 {
     gpu_device *d = (gpu_device *)dev;

@@ -23,7 +23,7 @@ typedef struct sums_plan {
 } sums_plan;
 
 /* True if tensor cores compute the sums. */
-static int is_fast(const gpu_conv_engine *e) { return e->fast[GPU_CONV_SUMS].root > 0; }
+static int has_mma(const gpu_conv_engine *e) { return e->mma[GPU_CONV_SUMS].root > 0; }
 
 /* Rounds of all members that are looked at, and windows whose time a part takes to be stored
    and added. */
@@ -47,11 +47,11 @@ static int64_t parts_for(int64_t filters, int64_t each, int64_t places)
     return best;
 }
 
-static sums_plan plan_fast(const gpu_conv_engine *e, const conv_job *job)
+static sums_plan plan_mma(const gpu_conv_engine *e, const conv_job *job)
 {
     int64_t filters = e->p.filters, window = dn_gpu_conv_window(e);
     int64_t windows = MAX(1, e->gpu->facts.memory / CONV_MEMORY_SHARE / window);
-    int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
+    int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->mma[GPU_CONV_SUMS]);
     sums_plan s = { .each =
                         e->p.channels / filters * dn_gpu_conv_each_channel(e, job) };
     s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
@@ -90,7 +90,7 @@ static sums_plan plan_sums(const gpu_conv_engine *e, const conv_job *job)
 
 static sums_plan plan_for(const gpu_conv_engine *e, const conv_job *job)
 {
-    return is_fast(e) ? plan_fast(e, job) : plan_sums(e, job);
+    return has_mma(e) ? plan_mma(e, job) : plan_sums(e, job);
 }
 
 /* The points of windows and their norms, no longer needed when the sums are made, and what comes
@@ -164,7 +164,7 @@ static danaus_status add_windows(
 }
 
 /* Parts of sums by tensor cores, to one sum for each filter. */
-static danaus_status add_fast(
+static danaus_status add_mma(
     gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, void *sums, void *added)
 {
@@ -175,7 +175,7 @@ static danaus_status add_fast(
     const void *tables = e->matrices[GPU_CONV_SUMS];
     int64_t parts = s->parts, each = s->each;
     gpu_launch launch =
-        dn_gpu_conv_mma_launch(&d->facts, &e->fast[GPU_CONV_SUMS], 0, filters * parts);
+        dn_gpu_conv_mma_launch(&d->facts, &e->mma[GPU_CONV_SUMS], 0, filters * parts);
     r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
     const gpu_argument arguments[] = { ARG(x),          ARG(x_factor),  ARG(dy),
                                        ARG(dy_factor),  ARG(sums),      ARG(tables),
@@ -184,7 +184,7 @@ static danaus_status add_fast(
                                        ARG(r.channels), ARG(r.windows), ARG(r.step),
                                        ARG(r.lead),     ARG(r.before),  ARG(r.after),
                                        ARG(r.pieces),   ARG(r.flags),   { 0 } };
-    TRY(dn_gpu_launch(d, e->function[CONV_FAST + GPU_CONV_SUMS], &launch, arguments));
+    TRY(dn_gpu_launch(d, e->function[CONV_MMA + GPU_CONV_SUMS], &launch, arguments));
     const gpu_argument order[] = {
         ARG(sums), ARG(added), ARG(filters), ARG(parts), { 0 }
     };
@@ -232,9 +232,9 @@ static danaus_status sum_windows(
 {
     void *sums = scratch + after_sums(s) + s->kept, *added = (char *)sums + s->sums;
     int64_t parts = s->parts, count = 2 * e->shape.n;
-    *made = parts > 1 || is_fast(e) ? added : sums;
-    if (is_fast(e))
-        return add_fast(d, e, job, s, first, filters, sums, added);
+    *made = parts > 1 || has_mma(e) ? added : sums;
+    if (has_mma(e))
+        return add_mma(d, e, job, s, first, filters, sums, added);
     for (int64_t from = 0; from < s->each; from += s->piece) {
         range part = { from, MIN(from + s->piece, s->each) };
         if (e->shape.levels > 1)

@@ -1,6 +1,6 @@
 /* Short filters. */
 // SPDX-License-Identifier: Apache-2.0
-#include "model/hyena/few_taps.h"
+#include "model/hyena/short_conv.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* k[s][i] = weight[i][0][taps - 1 - s] */
-static danaus_status turn_taps(few_taps *f, binder *b, const danaus_tensor *weight)
+static danaus_status turn_taps(short_conv *f, binder *b, const danaus_tensor *weight)
 {
     int64_t count = f->width * f->taps;
     void *memory;
@@ -31,13 +31,13 @@ static danaus_status turn_taps(few_taps *f, binder *b, const danaus_tensor *weig
     return status;
 }
 
-danaus_status dn_few_taps_bind(
-    few_taps *f, binder *b, const char *name, int64_t width, int64_t taps)
+danaus_status dn_short_conv_bind(
+    short_conv *f, binder *b, const char *name, int64_t width, int64_t taps)
 {
     char path[256];
     const float *found;
     danaus_tensor t;
-    *f = (few_taps){ .width = width, .taps = taps, .dtype = b->dtype };
+    *f = (short_conv){ .width = width, .taps = taps, .dtype = b->dtype };
     snprintf(path, sizeof path, "%s.bias", name);
     TRY(dn_bind(b, path, 1, &width, &f->shift));
     snprintf(path, sizeof path, "%s.weight", name);
@@ -48,11 +48,11 @@ danaus_status dn_few_taps_bind(
     return turn_taps(f, b, &t);
 }
 
-danaus_status dn_few_taps_run(
-    const few_taps *f, danaus_device *device, const nn_sequences *sequences,
+danaus_status dn_short_conv_run(
+    const short_conv *f, danaus_device *device, const nn_sequences *sequences,
     int64_t first, int64_t rows, const void *x, void *y, int64_t stride)
 {
-    return device->backend->nn->few_taps(
+    return device->backend->nn->short_conv(
         device, &(nn_short){ .sequences = *sequences,
                              .first = first,
                              .rows = rows,
