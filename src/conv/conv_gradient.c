@@ -9,7 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 
 /* The operands of gradients. */
@@ -40,11 +40,11 @@ static danaus_status check_overlaps(
     size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
     size_t filters = (size_t)plan->p.filters * sums;
     size_t taps = filters * (size_t)plan->p.filter_length;
-    piece in[] = { { "u", o->u, rows },
-                   { "gate_in", o->gate_in, rows },
-                   { "gate_out", o->gate_out, rows },
-                   { "dy", o->dy, rows } };
-    piece out[] = {
+    byte_range in[] = { { "u", o->u, rows },
+                        { "gate_in", o->gate_in, rows },
+                        { "gate_out", o->gate_out, rows },
+                        { "dy", o->dy, rows } };
+    byte_range out[] = {
         { "du", o->to->du, rows },
         { "dgate_in", o->to->dgate_in, rows },
         { "dgate_out", o->to->dgate_out, rows },

@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -212,7 +212,7 @@ danaus_status dn_conv_run(
     conv_calls calls;
     TRY(dn_conv_lay_calls(plan, spectrum, x, job, &calls));
     danaus_status status = plan->conv->run(device, calls.count, calls.call);
-    dn_free(calls.pieces);
+    dn_free(calls.packed);
     return status;
 }
 
@@ -223,7 +223,7 @@ static danaus_status job_scratch(
     conv_calls calls;
     TRY(dn_conv_lay_calls(plan, NULL, x, job, &calls));
     *bytes = plan->conv->scratch_bytes(device, calls.count, calls.call);
-    dn_free(calls.pieces);
+    dn_free(calls.packed);
     return DANAUS_OK;
 }
 
@@ -278,10 +278,10 @@ static danaus_status execute(
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
     size_t bytes = dn_conv_array_bytes(plan, x);
-    piece to = { "y", y, bytes };
-    piece from[] = { { "u", u, bytes },
-                     { "gate_in", gate_in, bytes },
-                     { "gate_out", gate_out, bytes } };
+    byte_range to = { "y", y, bytes };
+    byte_range from[] = { { "u", u, bytes },
+                          { "gate_in", gate_in, bytes },
+                          { "gate_out", gate_out, bytes } };
     TRY(dn_check_apart(1, &to, 3, from));
     conv_job job = {
         .products = 1,

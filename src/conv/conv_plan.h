@@ -99,7 +99,7 @@ typedef struct conv_calls {
     int count;
     conv_call call[CONV_MOST_CLASSES];
     conv_job job[CONV_MOST_CLASSES];
-    conv_piece *pieces; /* to be freed by dn_free() */
+    packed_window *packed; /* to be freed by dn_free() */
 } conv_calls;
 
 /* Calls for a job on rows or sequences. The function fills in the job's rows and spectrum. */

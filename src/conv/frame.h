@@ -26,7 +26,7 @@ conv_frame dn_conv_cut_rows(const conv_frame *f, conv_cut cut);
 /* Windows of a channel. */
 static inline int64_t dn_conv_windows_of(const conv_frame *f, const conv_job *job)
 {
-    return job->pieces ? job->count : job->batch * f->windows;
+    return job->packed ? job->count : job->batch * f->windows;
 }
 
 /* Window `number` of a row of so many numbers: its local number j is number start + j of the

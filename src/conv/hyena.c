@@ -14,7 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 struct danaus_hyena_plan {
     danaus_hyena_desc desc; /* every field is set */
     danaus_conv_plan *conv;
-    danaus_short_desc short_conv; /* of all rows of a member of the batch */
+    danaus_short_desc taps; /* of all rows of a member of the batch */
 };
 
 /* ---- plans ---- */
@@ -84,11 +84,11 @@ danaus_status danaus_hyena_plan_create(
     d.filters = made->conv->p.filters;
     d.dtype = made->conv->p.dtype;
     made->desc = d;
-    made->short_conv = (danaus_short_desc){ .channels = (d.order + 1) * d.channels,
-                                            .length = d.length,
-                                            .taps = d.taps,
-                                            .layout = DANAUS_CHANNELS_FIRST,
-                                            .dtype = d.dtype };
+    made->taps = (danaus_short_desc){ .channels = (d.order + 1) * d.channels,
+                                      .length = d.length,
+                                      .taps = d.taps,
+                                      .layout = DANAUS_CHANNELS_FIRST,
+                                      .dtype = d.dtype };
     *plan = made;
     return DANAUS_OK;
 }
@@ -132,7 +132,7 @@ static danaus_status find_sizes(
     size_t sums = (size_t)dn_size_of(dn_sum_type(d->dtype));
     s->y = (size_t)numbers * danaus_dtype_size(d->dtype);
     s->u = s->y * (size_t)(d->order + 1);
-    s->bias = (size_t)plan->short_conv.channels * sums;
+    s->bias = (size_t)plan->taps.channels * sums;
     s->taps = s->bias * (size_t)d->taps;
     s->skip = (size_t)((d->order - 1) * d->filters) * sums;
     s->k = s->skip * (size_t)d->filter_length;
@@ -204,9 +204,9 @@ danaus_status danaus_hyena_workspace_bytes_packed(
 typedef struct operation {
     const danaus_hyena_plan *plan;
     danaus_device *device;
-    conv_extent extent;           /* rows, or sequences */
-    int64_t batch;                /* of arrays: packed ones have one member, */
-    danaus_short_desc short_conv; /* whose length is that of all columns */
+    conv_extent extent;     /* rows, or sequences */
+    int64_t batch;          /* of arrays: packed ones have one member, */
+    danaus_short_desc taps; /* whose length is that of all columns */
     const danaus_hyena_operands *o;
     sizes size;
     workspace w;
@@ -217,7 +217,7 @@ typedef struct operation {
 static char *group_of(const operation *a, const void *data, int64_t group)
 {
     const danaus_hyena_desc *d = &a->plan->desc;
-    size_t row = (size_t)a->short_conv.length * danaus_dtype_size(d->dtype);
+    size_t row = (size_t)a->taps.length * danaus_dtype_size(d->dtype);
     return (char *)(uintptr_t)data + (size_t)(group * d->channels) * row;
 }
 
@@ -242,9 +242,8 @@ static danaus_status make_z(const operation *a)
 {
     const danaus_hyena_operands *o = a->o;
     const short_sequences packed = { a->extent.batch, a->extent.offsets };
-    short_operands short_conv = { a->short_conv, a->batch, o->taps, o->bias,
-                                  o->u,          a->w.z,   packed };
-    return a->device->backend->conv->short_conv(a->device, &short_conv);
+    short_operands z = { a->taps, a->batch, o->taps, o->bias, o->u, a->w.z, packed };
+    return a->device->backend->conv->short_conv(a->device, &z);
 }
 
 /* v_{o+1}; y of the last one if it is asked for. */
@@ -259,11 +258,10 @@ static danaus_status convolve(const operation *a, int64_t which, void *y)
                               a->o->bias,
                               { which ? -1 : order, gate, is_last ? 0 : -1 } };
     const conv_job job = { .products = 1,
-                           .product = {
-                               { .x = input_of(a, which),
-                                 .sinks = 1,
-                                 .sink = { to },
-                                 .short_conv = a->z == a->w.z ? NULL : &taps } } };
+                           .product = { { .x = input_of(a, which),
+                                          .sinks = 1,
+                                          .sink = { to },
+                                          .taps = a->z == a->w.z ? NULL : &taps } } };
     return run(a, which, &job);
 }
 
@@ -353,21 +351,19 @@ static danaus_status differentiate(
 static danaus_status go_back(
     const operation *a, const void *dy, const danaus_hyena_gradients *g)
 {
-    short_gradient_operands short_conv = {
-        .desc = a->short_conv,
-        .batch = a->batch,
-        .k = a->o->taps,
-        .u = a->o->u,
-        .dy = a->w.dz,
-        .to = { g->du, g->dtaps, g->dbias, { NULL } },
-        .packed = { a->extent.batch, a->extent.offsets }
-    };
+    short_gradient_operands z = { .desc = a->taps,
+                                  .batch = a->batch,
+                                  .k = a->o->taps,
+                                  .u = a->o->u,
+                                  .dy = a->w.dz,
+                                  .to = { g->du, g->dtaps, g->dbias, { NULL } },
+                                  .packed = { a->extent.batch, a->extent.offsets } };
     TRY(make_v(a));
     for (int64_t o = a->plan->desc.order - 2; o >= 0; o--)
         TRY(differentiate(a, o, dy, g));
     if (!g->du && !g->dtaps && !g->dbias)
         return DANAUS_OK;
-    return a->device->backend->conv->short_conv_gradient(a->device, &short_conv);
+    return a->device->backend->conv->short_conv_gradient(a->device, &z);
 }
 
 /* ---- checks ---- */
@@ -398,12 +394,12 @@ static danaus_status check_workspace(const operation *a, const void *memory)
 
 /* No output has a byte in common with an operand, dy or another output. */
 static danaus_status check_apart(
-    const operation *a, const void *dy, int outputs, const piece *out)
+    const operation *a, const void *dy, int outputs, const byte_range *out)
 {
-    piece in[] = { { "u", a->o->u, a->size.u },
-                   { "taps", a->o->taps, a->size.taps },
-                   { "bias", a->o->bias, a->size.bias },
-                   { "dy", dy, a->size.y } };
+    byte_range in[] = { { "u", a->o->u, a->size.u },
+                        { "taps", a->o->taps, a->size.taps },
+                        { "bias", a->o->bias, a->size.bias },
+                        { "dy", dy, a->size.y } };
     return dn_check_apart(outputs, out, 4, in);
 }
 
@@ -417,8 +413,8 @@ static danaus_status open(
     TRY(dn_conv_check_extent(plan->conv, device, &a->extent));
     int64_t columns = a->extent.numbers / plan->desc.channels;
     a->batch = extent->offsets ? columns > 0 : extent->batch;
-    a->short_conv = plan->short_conv;
-    a->short_conv.length = extent->offsets ? columns : plan->desc.length;
+    a->taps = plan->taps;
+    a->taps.length = extent->offsets ? columns : plan->desc.length;
     TRY(find_sizes(plan, columns, &a->size));
     if (a->batch == 0)
         return DANAUS_OK;
@@ -437,7 +433,7 @@ static danaus_status execute(
         return DANAUS_OK;
     if (!y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for y is needed");
-    piece out[] = { { "y", y, a.size.y }, { "the workspace", memory, a.w.bytes } };
+    byte_range out[] = { { "y", y, a.size.y }, { "the workspace", memory, a.w.bytes } };
     TRY(check_apart(&a, NULL, 2, out));
     TRY(make_v(&a));
     return convolve(&a, plan->desc.order - 2, y);
@@ -455,7 +451,7 @@ static danaus_status find_gradients(
             DANAUS_ERR_ARGUMENT, "dy, gradients and a batch of at least 1 are needed");
     TRY(dn_check_reserved(g->reserved, sizeof g->reserved));
     TRY(dn_conv_need(device, short_conv_gradient, "gradients of few taps"));
-    piece out[] = {
+    byte_range out[] = {
         { "du", g->du, a.size.u },          { "dtaps", g->dtaps, a.size.taps },
         { "dbias", g->dbias, a.size.bias }, { "dk", g->dk, a.size.k },
         { "dskip", g->dskip, a.size.skip }, { "the workspace", memory, a.w.bytes }

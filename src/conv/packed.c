@@ -142,7 +142,7 @@ static int class_of(const danaus_conv_plan *plan, int64_t length)
 }
 
 /* Windows of each class. */
-static void count_pieces(
+static void count_windows(
     const danaus_conv_plan *plan, const conv_extent *x,
     int64_t counts[CONV_MOST_CLASSES])
 {
@@ -154,19 +154,19 @@ static void count_pieces(
 }
 
 /* Pieces in the order of classes, and of sequences; those of a class begin at at[c]. */
-static void lay_pieces(
-    const danaus_conv_plan *plan, const conv_extent *x, conv_piece **at)
+static void lay_windows(
+    const danaus_conv_plan *plan, const conv_extent *x, packed_window **at)
 {
     for (int64_t i = 0; i < x->batch; i++) {
         int64_t from = x->offsets[i], length = x->offsets[i + 1] - from;
         int c = class_of(plan, length);
         int64_t windows = CEIL_DIV(length, plan->classes[c].choice.frame.step);
         for (int64_t w = 0; w < windows; w++)
-            *at[c]++ = (conv_piece){ from, length, w };
+            *at[c]++ = (packed_window){ from, length, w };
     }
 }
 
-/* One more job of a class, without pieces yet. */
+/* One more job of a class, without windows yet. */
 static conv_job *add_call(
     const conv_class *c, const danaus_spectrum *spectrum, const conv_extent *x,
     const conv_job *job, conv_calls *to)
@@ -186,32 +186,32 @@ danaus_status dn_conv_lay_calls(
     const conv_job *job, conv_calls *to)
 {
     int64_t counts[CONV_MOST_CLASSES] = { 0 }, all = 0;
-    conv_piece *at[CONV_MOST_CLASSES];
+    packed_window *at[CONV_MOST_CLASSES];
     to->count = 0;
-    to->pieces = NULL;
+    to->packed = NULL;
     if (!x->offsets) {
         add_call(plan->classes, spectrum, x, job, to);
         return DANAUS_OK;
     }
-    count_pieces(plan, x, counts);
+    count_windows(plan, x, counts);
     for (int c = 0; c < plan->count; c++)
         all += counts[c];
     if (!all)
         return DANAUS_OK;
-    to->pieces = dn_alloc((size_t)all * sizeof *to->pieces);
-    if (!to->pieces)
-        return dn_fail_memory((size_t)all * sizeof *to->pieces, "a list of sequences");
-    conv_piece *next = to->pieces;
+    to->packed = dn_alloc((size_t)all * sizeof *to->packed);
+    if (!to->packed)
+        return dn_fail_memory((size_t)all * sizeof *to->packed, "a list of sequences");
+    packed_window *next = to->packed;
     for (int c = 0; c < plan->count; next += counts[c++]) {
         at[c] = next;
         if (!counts[c])
             continue;
         conv_job *own = add_call(&plan->classes[c], spectrum, x, job, to);
-        own->pieces = next;
+        own->packed = next;
         own->count = counts[c];
         own->columns = x->offsets[x->batch];
     }
-    lay_pieces(plan, x, at);
+    lay_windows(plan, x, at);
     return DANAUS_OK;
 }
 

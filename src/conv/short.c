@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -70,10 +70,10 @@ danaus_status danaus_short_conv(
     if (!k || !u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "filters, u and y are needed");
     short_sizes size = sizes_of(&d, batch);
-    piece to = { "y", y, size.rows };
-    piece from[] = { { "u", u, size.rows },
-                     { "k", k, size.filters },
-                     { "bias", bias, size.bias } };
+    byte_range to = { "y", y, size.rows };
+    byte_range from[] = { { "u", u, size.rows },
+                          { "k", k, size.filters },
+                          { "bias", bias, size.bias } };
     TRY(dn_check_apart(1, &to, 3, from));
     short_operands o = {
         .desc = d, .batch = batch, .k = k, .bias = bias, .u = u, .y = y
@@ -102,12 +102,12 @@ danaus_status danaus_short_conv_gradient(
     TRY(dn_conv_need(device, short_conv_gradient, "gradients of few taps"));
     TRY(check_gradients(batch, k, u, dy, gradients));
     short_sizes size = sizes_of(&d, batch);
-    piece in[] = { { "u", u, size.rows },
-                   { "dy", dy, size.rows },
-                   { "k", k, size.filters } };
-    piece out[] = { { "du", gradients->du, size.rows },
-                    { "dk", gradients->dk, size.filters },
-                    { "dbias", gradients->dbias, size.bias } };
+    byte_range in[] = { { "u", u, size.rows },
+                        { "dy", dy, size.rows },
+                        { "k", k, size.filters } };
+    byte_range out[] = { { "du", gradients->du, size.rows },
+                         { "dk", gradients->dk, size.filters },
+                         { "dbias", gradients->dbias, size.bias } };
     TRY(dn_check_apart(3, out, 3, in));
     short_gradient_operands o = {
         .desc = d, .batch = batch, .k = k, .u = u, .dy = dy, .to = *gradients

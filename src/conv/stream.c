@@ -14,7 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -148,7 +148,7 @@ danaus_status danaus_stream_run(
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
     size_t block = (size_t)(d->channels * count) * danaus_dtype_size(d->dtype);
-    piece to = { "y", y, block }, from = { "u", u, block };
+    byte_range to = { "y", y, block }, from = { "u", u, block };
     TRY(dn_check_apart(1, &to, 1, &from));
     TRY(stream->conv->stream_run(device, stream->engine, stream->time, count, u, y));
     stream->time += count;

@@ -167,7 +167,7 @@ typedef struct conv_product {
     conv_input x;
     int sinks; /* 1 or 2 */
     conv_sink sink[CONV_MOST_SINKS];
-    const conv_short *short_conv; /* of engines that take it; or NULL */
+    const conv_short *taps; /* of engines that take it; or NULL */
 } conv_product;
 
 /* dk[s] = sum over the rows of a filter and t of dy[t] x[t - s], dk_reverse[s] that for
@@ -180,16 +180,16 @@ typedef struct conv_filter_sums {
 
 /* Window `number` of a sequence, that is of columns offset, ..., offset + length - 1 of
    every channel. */
-typedef struct conv_piece {
+typedef struct packed_window {
     int64_t offset, length, number;
-} conv_piece;
+} packed_window;
 
 /* Products and sums, in any order or together, of rows [batch][channels][length] or, with
-   pieces, of these windows of arrays [channels][columns]. */
+   packed windows, of arrays [channels][columns]. */
 typedef struct conv_job {
-    int64_t batch; /* at least 1 */
-    const conv_piece *pieces;
-    int64_t count, columns; /* of pieces, at least 1 */
+    int64_t batch;               /* at least 1 */
+    const packed_window *packed; /* NULL: rows are not packed */
+    int64_t count, columns;      /* of packed windows, at least 1 */
     const void *spectrum;
     int products;
     conv_product product[2];
@@ -294,7 +294,7 @@ struct conv_backend {
        on the device are enqueued, wait for nothing and allocate nothing. Pieces of the
        jobs follow each other in memory, and may go when this returns. */
     danaus_status (*run)(danaus_device *dev, int count, const conv_call *calls);
-    /* Bytes of scratch that these need; pointers of jobs but `pieces` do not count. */
+    /* Bytes of scratch that these need; pointers of jobs but `packed` do not count. */
     size_t (*scratch_bytes)(danaus_device *dev, int count, const conv_call *calls);
     danaus_status (*short_conv)(danaus_device *dev, const short_operands *o);
     danaus_status (*short_conv_gradient)(

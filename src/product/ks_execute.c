@@ -3,7 +3,7 @@
 #include "product/ks_plan.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
@@ -61,8 +61,8 @@ size_t dn_ks_y_bytes(const danaus_ks_plan *plan, int64_t batch)
 static danaus_status check_apart(
     const danaus_ks_plan *plan, int64_t batch, const void *x, const void *y)
 {
-    piece from = { "x", x, dn_ks_x_bytes(plan, batch) };
-    piece to = { "y", y, dn_ks_y_bytes(plan, batch) };
+    byte_range from = { "x", x, dn_ks_x_bytes(plan, batch) };
+    byte_range to = { "y", y, dn_ks_y_bytes(plan, batch) };
     return dn_check_apart(1, &to, 1, &from);
 }
 

@@ -3,7 +3,7 @@
 #include "product/ks_plan.h"
 
 #include "base/dtype.h"
-#include "base/piece.h"
+#include "base/byte_range.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
@@ -31,13 +31,13 @@ static danaus_status check_apart(
 {
     size_t size = danaus_dtype_size(type_of(plan, g));
     size_t bias = (size_t)dn_pattern_rows(plan->patterns[0]) * size;
-    piece in[] = { { "x", x, dn_ks_x_bytes(plan, batch) },
-                   { "dy", dy, dn_ks_y_bytes(plan, batch) } };
-    piece out[DANAUS_MAX_FACTORS + 2] = { { "dx", g->dx, in[0].bytes },
-                                          { "dbias", g->dbias, bias } };
+    byte_range in[] = { { "x", x, dn_ks_x_bytes(plan, batch) },
+                        { "dy", dy, dn_ks_y_bytes(plan, batch) } };
+    byte_range out[DANAUS_MAX_FACTORS + 2] = { { "dx", g->dx, in[0].bytes },
+                                               { "dbias", g->dbias, bias } };
     for (int i = 0; g->dw && i < plan->count; i++) {
         size_t weights = (size_t)dn_pattern_weights(plan->patterns[i]);
-        out[2 + i] = (piece){ "a factor's dw", g->dw[i], weights * size };
+        out[2 + i] = (byte_range){ "a factor's dw", g->dw[i], weights * size };
     }
     return dn_check_apart(2 + (g->dw ? plan->count : 0), out, 2, in);
 }

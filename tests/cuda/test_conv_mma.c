@@ -15,7 +15,7 @@
 typedef struct operands {
     const void *x, *x_factor, *y_factor;
     void *y, *points;
-    const void *spectrum, *tables, *pieces;
+    const void *spectrum, *tables, *packed;
     int64_t items, rows[8];
     const float *few, *few_bias;
     int few_groups, flags;
@@ -35,7 +35,7 @@ static const char launch_conv[] =
     "    char *points;\n"
     "    const char *spectrum;\n"
     "    const uint4 *tables;\n"
-    "    const piece *pieces;\n"
+    "    const packed_window *packed;\n"
     "    i64 items, r[8];\n"
     "    const float *few, *few_bias;\n"
     "    int few_groups, flags;\n"
@@ -48,7 +48,7 @@ static const char launch_conv[] =
     "        conv(o->x, o->x_factor, o->y, o->y_factor, nullptr, nullptr,\n"
     "             (PLACE *)o->points, o->spectrum, o->tables, 0, o->items, 1, r[0], "
     "r[1], r[2], r[3],\n"
-    "             r[4], r[5], r[6], r[7], o->pieces, o->flags, o->few, o->few_bias,\n"
+    "             r[4], r[5], r[6], r[7], o->packed, o->flags, o->few, o->few_bias,\n"
     "             o->few_groups);\n"
     "    });\n"
     "}\n";
@@ -325,8 +325,8 @@ static void run_conv(
     const array *x_factor, const array *y, const array *y_factor, const made_of *from,
     const void *spectra)
 {
-    conv_piece pieces[MOST_PIECES];
-    int64_t count = find_windows(shape_of(c), f, m->pair, pieces);
+    packed_window windows[MOST_PIECES];
+    int64_t count = find_windows(shape_of(c), f, m->pair, windows);
     size_t bytes = (size_t)(dn_gpu_conv_mma_points(m) + GPU_CONV_PEAKS_BYTES) *
                    (size_t)(CHANNELS * count);
     operands o = { .x = x->data,
@@ -335,7 +335,7 @@ static void run_conv(
                    .y_factor = c->factors ? y_factor->data : NULL,
                    .points = dn_calloc(bytes, 1),
                    .spectrum = spectra,
-                   .pieces = c->less ? pieces : NULL,
+                   .packed = c->less ? windows : NULL,
                    .items = CHANNELS * count,
                    .flags = (f->periodic ? 1 : 0) | (c->adjoint ? 4 : 0) };
     tell_rows(shape_of(c), f, count, c->adjoint, o.rows);

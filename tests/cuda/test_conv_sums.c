@@ -13,7 +13,7 @@
 typedef struct operands {
     const void *x, *x_factor, *dy, *dy_factor;
     void *sums, *ordered;
-    const void *tables, *pieces;
+    const void *tables, *packed;
     int64_t filters, parts, each, rows[8];
     int flags;
 } operands;
@@ -23,7 +23,7 @@ typedef struct operands {
     "    const " X " *x, *x_factor, *dy, *dy_factor;\n"                                \
     "    void *sums, *ordered;\n"                                                      \
     "    const " uint4 " *tables;\n"                                                   \
-    "    const " piece " *pieces;\n"                                                   \
+    "    const " piece " *packed;\n"                                                   \
     "    long long filters, parts, each, r[8];\n"                                      \
     "    int flags;\n"                                                                 \
     "};\n"                                                                             \
@@ -33,7 +33,7 @@ typedef struct operands {
 static const char launch_sums[] =
     "#include \"defines.h\"\n"
     "#include TEXT\n" OPERANDS(
-        "X", "piece",
+        "X", "packed_window",
         "uint4") "{\n"
                  "    const i64 *r = o->r;\n"
                  "    run_blocks(blocks, threads, bytes, [=] {\n"
@@ -41,7 +41,7 @@ static const char launch_sums[] =
                  "*)o->sums,\n"
                  "             o->tables, 0, o->filters, o->parts, o->each, r[0], "
                  "r[1], r[2], r[3],\n"
-                 "             r[4], r[5], r[6], r[7], o->pieces, o->flags);\n"
+                 "             r[4], r[5], r[6], r[7], o->packed, o->flags);\n"
                  "    });\n"
                  "}\n";
 
@@ -249,14 +249,14 @@ static void try_case(const sums_case *c, int number)
     conv_frame f = frame_of(c);
     gpu_conv_mma m[GPU_CONV_MMA_PARTS];
     gpu_conv_shape shape;
-    conv_piece pieces[MOST_PIECES];
+    packed_window windows[MOST_PIECES];
     array all[4];
     assert_true(dn_gpu_conv_mma_matrix(
         &facts, 0, c->root, dn_gpu_conv_half(&f), dn_gpu_conv_circle(&f), m));
     dn_gpu_conv_mma_fit(&f, m);
     assert_true(dn_gpu_conv_shape(&facts, DANAUS_F32, f.cut.n, &shape));
     assert_true(m[GPU_CONV_SUMS].root == c->root);
-    int64_t count = find_windows(shape_of(c), &f, m->pair, pieces);
+    int64_t count = find_windows(shape_of(c), &f, m->pair, windows);
     make_operands(c, &r, all);
     float *ordered = dn_calloc((size_t)(c->filters * f.cut.n), 8);
     operands o = { .x = all[0].data,
@@ -264,7 +264,7 @@ static void try_case(const sums_case *c, int number)
                    .dy = all[2].data,
                    .dy_factor = c->factors ? all[3].data : NULL,
                    .ordered = ordered,
-                   .pieces = c->less ? pieces : NULL,
+                   .packed = c->less ? windows : NULL,
                    .each = CHANNELS / c->filters * count,
                    .flags = f.periodic ? 1 : 0 };
     tell_rows(shape_of(c), &f, count, 0, o.rows);

@@ -45,7 +45,7 @@ static packed_row row_of(row_shape s, int64_t row)
 
 /* Windows of all rows of a channel: what lies there if they are packed, and how many. */
 static int64_t find_windows(
-    row_shape s, const conv_frame *f, int pair, conv_piece pieces[MOST_PIECES])
+    row_shape s, const conv_frame *f, int pair, packed_window windows[MOST_PIECES])
 {
     int64_t count = 0;
     if (!s.less)
@@ -53,7 +53,7 @@ static int64_t find_windows(
     for (int b = 0; b < 2; b++) {
         packed_row p = row_of(s, b * CHANNELS);
         for (int64_t w = 0; w * f->step < p.length; w++)
-            pieces[count++] = (conv_piece){ p.first, p.length, w };
+            windows[count++] = (packed_window){ p.first, p.length, w };
     }
     return count;
 }

@@ -38,8 +38,8 @@ void dn_conv_forward(
     const conv_tables *t, const conv_code *code, conv_source source, int64_t start,
     int down, void *z, void *buffer);
 
-/* Item number `item` of a job's windows: those of a channel, row after row or piece after
-   piece, and then the next channel, so that rows that share a filter follow each other. */
+/* Item number `item` of a job's windows: those of a channel, one after the other, and then the
+   next channel, so that rows that share a filter follow each other. */
 typedef struct conv_place {
     int64_t first, length; /* of its row, numbers of the arrays */
     int64_t beside;        /* numbers of other groups before it, in grouped arrays */

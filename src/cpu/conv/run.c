@@ -320,11 +320,11 @@ conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
     int64_t each = dn_conv_windows_of(&e->frame, job), windows = e->frame.windows;
     int64_t channel = item / each, window = item % each;
     conv_place at = { .filter = channel / (e->p.channels / e->p.filters) };
-    if (job->pieces) {
-        const conv_piece *piece = &job->pieces[window];
-        at.first = channel * job->columns + piece->offset;
-        at.length = piece->length;
-        at.window = piece->number;
+    if (job->packed) {
+        const packed_window *w = &job->packed[window];
+        at.first = channel * job->columns + w->offset;
+        at.length = w->length;
+        at.window = w->number;
     } else {
         int64_t batch = window / windows, rows = e->p.channels;
         at.first = (batch * rows + channel) * e->p.length;

@@ -87,7 +87,7 @@ static const kernel rows[] = {
     [GPU_SHORT_SUMS_LAST] =
         ROW("short.dk.last", "conv_short_dk_last.cu", last_defines, 128),
     [GPU_SHORT_SEQUENCES] =
-        ROW("short.sequences", "conv_pieces.cu", dn_gpu_define_type, 128),
+        ROW("short.sequences", "conv_packed.cu", dn_gpu_define_type, 128),
 };
 
 /* ---- sizes ---- */

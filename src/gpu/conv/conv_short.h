@@ -33,7 +33,7 @@ gpu_short dn_gpu_short_sums(
     const danaus_short_desc *d, int64_t batch, int packed, int64_t shift,
     const void *dy, const void *u, const void *du);
 
-/* Puts a table of sequences (gpu/run/conv/pieces.c) where launches find it. */
+/* Puts a table of sequences (gpu/run/conv/packed.c) where launches find it. */
 const kernel *dn_gpu_short_sequences(void);
 
 /* The rows that compile them, which are in no table. */

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
-#include "model/compress/pieces.h"
+#include "model/compress/layers.h"
 
 #include <stdio.h>
 

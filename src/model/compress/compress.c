@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "math/lapack_library.h"
 #include "model/compress/least.h"
-#include "model/compress/pieces.h"
+#include "model/compress/layers.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -157,9 +157,9 @@ static danaus_status weigh(
         return DANAUS_OK;
     int64_t rank = rank_to_try(w, c), n = dn_samples_batch(s, 0);
     TRY(make_layer(w, p, task, rank));
-    dn_piece_swap(p);
+    dn_layer_swap(p);
     danaus_status status = dn_samples_run(w->model, w->device, s, 0, n, w->found);
-    dn_piece_swap(p);
+    dn_layer_swap(p);
     dn_linear_close(&p->other);
     TRY(status);
     double moved = distance(dn_samples_numbers(w->model, s, 0, n), w->found, w->wanted);
@@ -172,7 +172,7 @@ static danaus_status weigh(
 static danaus_status list_choices(void *user, int number, choices *c)
 {
     compress_work *w = user;
-    watched_layer *p = &w->pieces[number];
+    watched_layer *p = &w->layers[number];
     fit_problem task;
     if (!p->layer)
         return DANAUS_OK;
@@ -202,13 +202,13 @@ static danaus_status add_inputs(
 {
     const samples *s = w->samples;
     outer *o;
-    TRY(dn_pieces_outer(w, p->layer->cols, &o));
+    TRY(dn_layers_outer(w, p->layer->cols, &o));
     w->batch = 0;
     for (int64_t i = 0; i < s->count; i += dn_samples_batch(s, i), w->batch++) {
-        TRY(dn_piece_record(w, p, i, &w->dense));
-        dn_pieces_swap(w);
-        danaus_status status = dn_piece_record(w, p, i, &w->here);
-        dn_pieces_swap(w);
+        TRY(dn_layer_record(w, p, i, &w->dense));
+        dn_layers_swap(w);
+        danaus_status status = dn_layer_record(w, p, i, &w->here);
+        dn_layers_swap(w);
         TRY(status);
         TRY(dn_outer_add(o, w->here.rows, w->here.x, w->here.x, xx, x));
         TRY(dn_outer_add(o, w->here.rows, w->here.x, w->dense.x, dx, NULL));
@@ -231,11 +231,11 @@ static danaus_status rate_layer(watched_layer *p)
 }
 
 /* Fits layers that read the same rows. */
-static danaus_status fit_pieces(
+static danaus_status fit_layers(
     compress_work *w, int first, int count, const inputs *in)
 {
     for (int i = first; i < first + count; i++) {
-        watched_layer *p = &w->pieces[i];
+        watched_layer *p = &w->layers[i];
         fit_problem task;
         TRY(make_problem(w, p, in, &task));
         danaus_status status = make_layer(w, p, &task, w->ranks[i]);
@@ -249,14 +249,14 @@ static danaus_status fit_pieces(
 
 static danaus_status fit_seen(compress_work *w, int first, int count)
 {
-    watched_layer *p = &w->pieces[first];
+    watched_layer *p = &w->layers[first];
     int64_t n = p->layer->cols;
     double *x = dn_calloc((size_t)(n + 2 * n * n), sizeof *x);
     if (!x)
         return dn_fail_memory((size_t)(n * n) * sizeof *x, "moments");
     danaus_status status = add_inputs(w, p, x, x + n, x + n + n * n);
     if (status == DANAUS_OK)
-        status = fit_pieces(w, first, count, &(inputs){ x, x + n, x + n + n * n });
+        status = fit_layers(w, first, count, &(inputs){ x, x + n, x + n + n * n });
     dn_free(x);
     return status;
 }
@@ -264,7 +264,7 @@ static danaus_status fit_seen(compress_work *w, int first, int count)
 static danaus_status fit_all(compress_work *w)
 {
     for (int i = 0, n; i < w->count; i += n) {
-        watched_layer *p = &w->pieces[i];
+        watched_layer *p = &w->layers[i];
         n = 1;
         if (!p->layer)
             continue;
@@ -273,7 +273,7 @@ static danaus_status fit_all(compress_work *w)
         if (w->samples->count)
             TRY(fit_seen(w, i, n));
         else
-            TRY(fit_pieces(w, i, n, &(inputs){ p->x, p->xx, p->xx }));
+            TRY(fit_layers(w, i, n, &(inputs){ p->x, p->xx, p->xx }));
     }
     return DANAUS_OK;
 }
@@ -284,9 +284,9 @@ danaus_status dn_compress(
 {
     compress_work w = { .model = model, .device = device, .samples = s, .how = how };
     TRY(dn_lapack_begin(1));
-    danaus_status status = dn_pieces_open(&w);
+    danaus_status status = dn_layers_open(&w);
     if (status == DANAUS_OK)
-        status = dn_pieces_watch(&w);
+        status = dn_layers_watch(&w);
     if (status == DANAUS_OK)
         status = dn_compression_report(how, WATCHED);
     dn_lapack_alone();
@@ -298,8 +298,8 @@ danaus_status dn_compress(
         status = dn_compression_report(how, 1);
     dn_lapack_as_before();
     if (status == DANAUS_OK)
-        dn_pieces_swap(&w);
-    dn_pieces_close(&w);
+        dn_layers_swap(&w);
+    dn_layers_close(&w);
     dn_lapack_end(1);
     return status;
 }

@@ -26,7 +26,7 @@ typedef struct ALIGNED(16) {
 
 FN int is_aligned(const void *x) { return (int64)x % 16 == 0; }
 
-/* A sequence that is not empty: a conv_piece (device/conv.h). */
+/* A sequence that is not empty: a packed_window (device/conv.h). */
 typedef struct sequence {
     int64 offset, length, number;
 } sequence;

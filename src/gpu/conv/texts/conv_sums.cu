@@ -83,11 +83,11 @@ KERNEL conv(
     C *dy_points, C *kept, C *sums, const C *constants, int64 first, int64 filters,
     int64 parts, int64 each, int64 from, int64 to, int64 length, int64 batch,
     int64 channels, int64 windows, int64 step, int64 lead, int64 before, int64 after,
-    const piece *pieces, int flags)
+    const packed_window *packed, int flags)
 {
     SHARED(C, all);
     rows r = { length, batch,  channels, windows, step,
-               lead,   before, after,    pieces,  flags };
+               lead,   before, after,    packed,  flags };
     work k;
     k.z = all;
     k.r = &r;

@@ -99,11 +99,11 @@ KERNEL conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     C *points, C *spectrum, const C *constants, int64 first, int64 items, int64 share,
     int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const piece *pieces, int flags, const norms *parts)
+    int64 before, int64 after, const packed_window *packed, int flags, const norms *parts)
 {
     SHARED(C, all);
     rows r = { length, batch,  channels, windows, step,
-               lead,   before, after,    pieces,  flags };
+               lead,   before, after,    packed,  flags };
     int64 number = BLOCK * MEMBERS + THREAD / TEAM, item = number / TILES;
     int is_idle = item >= items;
     work k;

@@ -7,8 +7,8 @@
    PAIR: a window has POINTS numbers of a row of the batch, and POINTS of the next row if there
    is one.
 
-   Rows are [batch][channels][length] with `windows` windows each. With pieces, they are parts
-   of `channels` rows of `length` numbers, and each row has the same `windows` pieces. GROUPS:
+   Rows are [batch][channels][length] with `windows` windows each. Packed, they are parts
+   of `channels` rows of `length` numbers, and each row has the same `windows` parts. GROUPS:
    arrays that `flags` names are [batch][GROUPS][channels][length]. */
 // SPDX-License-Identifier: Apache-2.0
 
@@ -28,12 +28,12 @@
 #define GROUPS 1
 #endif
 
-#include "conv_pieces.cuh"
+#include "conv_packed.cuh"
 
 typedef struct rows {
     int64 length, batch, channels;
     int64 windows, step, lead, before, after;
-    const piece *pieces; /* or NULL */
+    const packed_window *packed; /* or NULL */
     int flags;
 } rows;
 
@@ -79,9 +79,9 @@ FN int64 other_of(const rows *r, int batch)
 FN window place_window(const rows *r, int number, int batch, int channel)
 {
     window w;
-    piece p = { 0, r->length, number };
-    if (r->pieces)
-        p = r->pieces[number];
+    packed_window p = { 0, r->length, number };
+    if (r->packed)
+        p = r->packed[number];
     int64 from = p.number * r->step, to = from + r->step, start = from - r->lead;
     w.number = number;
     w.batch = batch;

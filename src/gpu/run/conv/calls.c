@@ -44,7 +44,7 @@ static danaus_status run_mma(
 {
     char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->mma);
     size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
-    int is_short = t->short_conv != NULL;
+    int is_short = t->taps != NULL;
     if (!dn_gpu_conv_mma_has_points(e->mma))
         return run_part(d, e, GPU_CONV_PRODUCT, is_short, t);
     TRY(d->base.backend->clear(&d->base, peaks, bytes));
@@ -76,7 +76,7 @@ static danaus_status run_product(
                              .points = d->scratch,
                              .norms = (char *)d->scratch + g.points,
                              .spectrum = (void *)(uintptr_t)job->spectrum,
-                             .short_conv = p->short_conv,
+                             .taps = p->taps,
                              .share = e->p.channels / e->p.filters };
     t.rows.flags |= p->x.grouped << GROUPED_X;
     for (int i = 0; i < p->sinks; i++) {
@@ -106,9 +106,9 @@ static size_t call_bytes(const conv_call *c)
     return MAX(product_bytes(e, c->job), sums);
 }
 
-/* Pieces of all calls lie behind the scratch of each. */
+/* Packed windows of all calls lie behind the scratch of each. */
 typedef struct calls_scratch {
-    size_t calls, pieces;
+    size_t calls, packed;
 } calls_scratch;
 
 static calls_scratch lay_calls(int count, const conv_call *calls)
@@ -117,9 +117,9 @@ static calls_scratch lay_calls(int count, const conv_call *calls)
     for (int i = 0; i < count; i++) {
         const conv_job *job = calls[i].job;
         s.calls = MAX(s.calls, call_bytes(&calls[i]));
-        s.pieces += job && job->pieces ? (size_t)job->count * sizeof(conv_piece) : 0;
+        s.packed += job && job->packed ? (size_t)job->count * sizeof(packed_window) : 0;
     }
-    if (s.pieces)
+    if (s.packed)
         s.calls = dn_gpu_aligned((int64_t)s.calls);
     return s;
 }
@@ -146,9 +146,10 @@ static danaus_status enqueue_job(
     return job->sums ? dn_gpu_conv_sums(d, e, job, d->scratch) : DANAUS_OK;
 }
 
-/* pieces: where those of the host have come to; parted: there are two branches. */
+/* windows: where those of the host have come to; parted: there are two branches. */
 static danaus_status enqueue_calls(
-    gpu_device *d, int count, const conv_call *calls, conv_piece *pieces, int parted)
+    gpu_device *d, int count, const conv_call *calls, packed_window *windows,
+    int parted)
 {
     for (int i = 0; i < count; i++) {
         const gpu_conv_engine *e = (const gpu_conv_engine *)calls[i].engine;
@@ -158,9 +159,9 @@ static danaus_status enqueue_calls(
             continue;
         }
         conv_job job = *calls[i].job;
-        if (job.pieces) {
-            job.pieces = pieces;
-            pieces += job.count;
+        if (job.packed) {
+            job.packed = windows;
+            windows += job.count;
         }
         TRY(enqueue_job(d, e, &job, parted && i % 2));
     }
@@ -171,7 +172,7 @@ static danaus_status enqueue_calls(
 static int are_apart(int count, const conv_call *calls)
 {
     for (int i = 0; i < count; i++)
-        if (!calls[i].job || !calls[i].job->pieces ||
+        if (!calls[i].job || !calls[i].job->packed ||
             product_bytes((const gpu_conv_engine *)calls[i].engine, calls[i].job))
             return 0;
     return count > 1;
@@ -188,23 +189,24 @@ static gpu_need need_of(gpu_device *d, void *arg)
 {
     const calls_scratch *s = &((const conv_run *)arg)->scratch;
     (void)d;
-    return (gpu_need){ .scratch = s->calls + s->pieces };
+    return (gpu_need){ .scratch = s->calls + s->packed };
 }
 
 static danaus_status enqueue(gpu_device *d, void *arg)
 {
     const conv_run *r = arg;
     const conv_call *calls = r->calls;
-    conv_piece *pieces = (conv_piece *)(void *)((char *)d->scratch + r->scratch.calls);
+    packed_window *windows =
+        (packed_window *)(void *)((char *)d->scratch + r->scratch.calls);
     int parted = 0;
-    if (r->scratch.pieces)
-        TRY(dn_gpu_conv_put_pieces(
-            d, ((const gpu_conv_engine *)calls->engine)->function[CONV_PIECES],
-            calls->job->pieces, (int64_t)(r->scratch.pieces / sizeof(conv_piece)),
-            pieces));
+    if (r->scratch.packed)
+        TRY(dn_gpu_conv_put_packed(
+            d, ((const gpu_conv_engine *)calls->engine)->function[CONV_PACKED],
+            calls->job->packed, (int64_t)(r->scratch.packed / sizeof(packed_window)),
+            windows));
     if (are_apart(r->count, calls))
         TRY(d->shared->driver->part(d, 1, &parted));
-    danaus_status status = enqueue_calls(d, r->count, calls, pieces, parted);
+    danaus_status status = enqueue_calls(d, r->count, calls, windows, parted);
     if (parted) {
         d->shared->driver->turn(d);
         TRY(d->shared->driver->meet(d));
@@ -236,6 +238,6 @@ size_t dn_gpu_conv_scratch_bytes(danaus_device *dev, int count, const conv_call 
 {
     const gpu_device *d = (const gpu_device *)dev;
     calls_scratch s = lay_calls(count, calls);
-    gpu_need need = { .scratch = s.calls + s.pieces };
+    gpu_need need = { .scratch = s.calls + s.packed };
     return d->shared->driver->scratch_bytes(d, need);
 }

@@ -43,7 +43,7 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
         [CONV_ADD] = { .text = "conv_add.cu" },
         [CONV_ORDER] = { .text = "conv_order.cu" },
         [CONV_MASK] = { .text = "conv_mask.cu" },
-        [CONV_PIECES] = { .text = "conv_pieces.cu" },
+        [CONV_PACKED] = { .text = "conv_packed.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
         [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1 },
         [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0 },
@@ -56,7 +56,7 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
         [CONV_ADD] = { .text = "conv_add.cu" },
         [CONV_ORDER] = { .text = "conv_order.cu", .level = 1 },
         [CONV_MASK] = { .text = "conv_mask.cu", .level = 1 },
-        [CONV_PIECES] = { .text = "conv_pieces.cu" },
+        [CONV_PACKED] = { .text = "conv_packed.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
         [CONV_NORMS] = { .text = "conv_norms.cu", .is_signal = 1 },
         [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0 },
@@ -224,7 +224,7 @@ gpu_conv_rows dn_gpu_conv_rows(
     const gpu_conv_engine *e, const conv_job *job, int adjoint)
 {
     const conv_frame *f = &e->frame;
-    int is_packed = job->pieces != NULL;
+    int is_packed = job->packed != NULL;
     return (gpu_conv_rows){
         .length = is_packed ? job->columns : f->length,
         .batch = is_packed ? 1 : job->batch,
@@ -234,7 +234,7 @@ gpu_conv_rows dn_gpu_conv_rows(
         .lead = -dn_conv_span(f, f->length, 0, adjoint).start,
         .before = adjoint ? f->after : f->before,
         .after = adjoint ? f->before : f->after,
-        .pieces = job->pieces,
+        .packed = job->packed,
         .flags = (f->periodic ? PERIODIC : 0) | (adjoint ? ADJOINT : 0) |
                  (f->fold && !dn_gpu_conv_circle(f) ? FOLD : 0),
     };
@@ -260,8 +260,8 @@ danaus_status dn_gpu_conv_transform(
     gpu_conv_rows *r = &o.rows;
     const void *constants = e->constants;
     conv_short taps = { NULL, NULL, { -1, -1, -1 } };
-    if (o.short_conv)
-        taps = *o.short_conv;
+    if (o.taps)
+        taps = *o.taps;
     int level = which < CONV_GATED ? functions[e->shape.levels - 1][which].level : 0;
     int is_gated = o.x_factor || o.y_factor[0] || o.y[1];
     int groups =
@@ -288,7 +288,7 @@ danaus_status dn_gpu_conv_transform(
                                        ARG(r->channels), ARG(r->windows),
                                        ARG(r->step),     ARG(r->lead),
                                        ARG(r->before),   ARG(r->after),
-                                       ARG(r->pieces),   ARG(r->flags),
+                                       ARG(r->packed),   ARG(r->flags),
                                        ARG(last),        ARG(taps.bias),
                                        ARG(groups),      { 0 } };
     return dn_gpu_launch(d, dn_gpu_conv_find(e, which, is_gated), &launch, arguments);

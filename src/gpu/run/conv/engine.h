@@ -16,7 +16,7 @@ typedef enum gpu_conv_function {
     CONV_ADD,
     CONV_ORDER, /* sums by tensor cores to those of conv_sums.cu */
     CONV_MASK,
-    CONV_PIECES,
+    CONV_PACKED,
     CONV_SPECTRUM, /* spectra to those of conv_mma.cu */
     CONV_NORMS,    /* of rows that are brought to the same size */
     CONV_SPLIT,    /* rows to points */
@@ -54,7 +54,7 @@ enum { CONV_LOWER = 512 }; /* LOWER of texts/conv_window.cuh */
 /* Operands of a transform (texts/conv_transform.cu). */
 typedef struct gpu_conv_rows {
     int64_t length, batch, channels, windows, step, lead, before, after;
-    const void *pieces; /* or NULL */
+    const void *packed; /* windows, or NULL */
     int flags;
 } gpu_conv_rows;
 
@@ -64,10 +64,10 @@ typedef struct gpu_conv_transform {
     void *y[CONV_MOST_SINKS];
     const void *y_factor[CONV_MOST_SINKS];
     void *points, *spectrum;
-    void *norms;                  /* of pairs of two levels */
-    const conv_short *short_conv; /* or NULL */
-    int64_t first, items;         /* windows */
-    int64_t share;                /* channels of a filter */
+    void *norms;            /* of pairs of two levels */
+    const conv_short *taps; /* or NULL */
+    int64_t first, items;   /* windows */
+    int64_t share;          /* channels of a filter */
 } gpu_conv_transform;
 
 /* The uses that a plan for rows of this type compiles, and their number. half: the second
@@ -85,7 +85,7 @@ danaus_status dn_gpu_conv_keep_constants(
 danaus_status dn_gpu_conv_keep_matrices(
     gpu_device *d, const gpu_conv_mma *m, const void **matrices);
 
-/* Rows of signals, or pieces, which lie on the device; and filters as windows. */
+/* Rows of signals, or packed windows, which lie on the device; and filters as windows. */
 gpu_conv_rows dn_gpu_conv_rows(
     const gpu_conv_engine *e, const conv_job *job, int adjoint);
 gpu_conv_rows dn_gpu_conv_filter_rows(const gpu_conv_engine *e);
@@ -141,10 +141,10 @@ size_t dn_gpu_conv_scratch_bytes(danaus_device *dev, int count, const conv_call 
 danaus_status dn_gpu_conv_prepare(
     danaus_device *dev, int count, const conv_frame *const *frames);
 
-/* Enqueues that pieces of the host come to the device, by the function of conv_pieces.cu.
+/* Enqueues that packed windows of the host come to the device, by the function of conv_packed.cu.
    They may go at once. */
-danaus_status dn_gpu_conv_put_pieces(
-    gpu_device *d, gpu_function function, const conv_piece *pieces, int64_t count,
+danaus_status dn_gpu_conv_put_packed(
+    gpu_device *d, gpu_function function, const packed_window *windows, int64_t count,
     void *to);
 
 /* The sums of a job, in scratch; how much of that they need. */

@@ -23,15 +23,15 @@ typedef struct sequences {
 
 static size_t sequences_bytes(const short_sequences *s)
 {
-    return s->offsets ? (size_t)s->count * sizeof(conv_piece) : 0;
+    return s->offsets ? (size_t)s->count * sizeof(packed_window) : 0;
 }
 
 static danaus_status put_sequences(
-    gpu_device *d, danaus_dtype dtype, const short_sequences *from, conv_piece *to,
+    gpu_device *d, danaus_dtype dtype, const short_sequences *from, packed_window *to,
     sequences *made)
 {
     const problem p = { .dtype = dtype };
-    conv_piece chunk[CHUNK];
+    packed_window chunk[CHUNK];
     gpu_function function;
     int64_t n = 0;
     *made = (sequences){ NULL, 0 };
@@ -42,9 +42,9 @@ static danaus_status put_sequences(
     for (int64_t i = 0; i < from->count; i++) {
         int64_t offset = from->offsets[i], length = from->offsets[i + 1] - offset;
         if (length)
-            chunk[n++] = (conv_piece){ offset, length, 0 };
+            chunk[n++] = (packed_window){ offset, length, 0 };
         if (n == CHUNK || (n && i + 1 == from->count)) {
-            TRY(dn_gpu_conv_put_pieces(d, function, chunk, n, to + made->count));
+            TRY(dn_gpu_conv_put_packed(d, function, chunk, n, to + made->count));
             made->count += n;
             n = 0;
         }
@@ -232,7 +232,8 @@ static danaus_status run_gradient(gpu_device *d, void *arg)
     short_pass back = { &o->desc, o->batch, shift,    1,          o->k,
                         NULL,     o->dy,    o->to.du, { NULL, 0 } };
     gpu_short sums = plan_sums(o);
-    conv_piece *behind = (conv_piece *)(void *)((char *)d->scratch + parts_bytes(o));
+    packed_window *behind =
+        (packed_window *)(void *)((char *)d->scratch + parts_bytes(o));
     TRY(put_sequences(d, o->desc.dtype, &o->packed, behind, &back.packed));
     if (o->to.du && !sums.makes_du)
         TRY(launch_pass(d, &back));

@@ -18,7 +18,7 @@
 /* How the sums of a job are cut, and where the parts of scratch begin. */
 typedef struct sums_plan {
     int64_t each; /* windows of a filter */
-    int64_t group, parts, piece, blocks;
+    int64_t group, parts, at_once, blocks;
     size_t points, norms, kept, sums, added, windows; /* bytes */
 } sums_plan;
 
@@ -55,7 +55,7 @@ static sums_plan plan_mma(const gpu_conv_engine *e, const conv_job *job)
     sums_plan s = { .each =
                         e->p.channels / filters * dn_gpu_conv_each_channel(e, job) };
     s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
-    s.piece = s.each;
+    s.at_once = s.each;
     s.group = CLAMP(windows / s.parts, 1, filters);
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
     s.added = s.windows = dn_gpu_aligned(s.group * window);
@@ -73,14 +73,14 @@ static sums_plan plan_sums(const gpu_conv_engine *e, const conv_job *job)
                         e->p.channels / filters * dn_gpu_conv_each_channel(e, job) };
     s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
     s.parts = CLAMP(windows, 1, s.parts);
-    s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
+    s.at_once = two ? CLAMP(windows, 1, s.each) : s.each;
     s.group = windows / MAX(s.parts, two ? s.each : 1);
     s.group = CLAMP(s.group, 1, filters);
     if (two) /* few rows of long windows are at work otherwise */
-        s.parts = CLAMP(places / (s.group * l->tiles), 1, s.piece);
+        s.parts = CLAMP(places / (s.group * l->tiles), 1, s.at_once);
     s.blocks = MIN(s.group * s.parts * l->tiles, places);
-    s.points = two ? dn_gpu_aligned(s.group * s.piece * window) : 0;
-    s.norms = dn_gpu_aligned(s.group * s.piece * dn_gpu_conv_norms(e));
+    s.points = two ? dn_gpu_aligned(s.group * s.at_once * window) : 0;
+    s.norms = dn_gpu_aligned(s.group * s.at_once * dn_gpu_conv_norms(e));
     s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
     s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
@@ -156,7 +156,7 @@ static danaus_status add_windows(
         ARG(dy_points), ARG(kept),     ARG(sums),       ARG(constants), ARG(first),
         ARG(filters),   ARG(parts),    ARG(each),       ARG(part.from), ARG(part.to),
         ARG(r.length),  ARG(r.batch),  ARG(r.channels), ARG(r.windows), ARG(r.step),
-        ARG(r.lead),    ARG(r.before), ARG(r.after),    ARG(r.pieces),  ARG(r.flags),
+        ARG(r.lead),    ARG(r.before), ARG(r.after),    ARG(r.packed),  ARG(r.flags),
         { 0 }
     };
     gpu_function add = dn_gpu_conv_find(e, CONV_SUMS, x_factor || dy_factor);
@@ -183,7 +183,7 @@ static danaus_status add_mma(
                                        ARG(each),       ARG(r.length),  ARG(r.batch),
                                        ARG(r.channels), ARG(r.windows), ARG(r.step),
                                        ARG(r.lead),     ARG(r.before),  ARG(r.after),
-                                       ARG(r.pieces),   ARG(r.flags),   { 0 } };
+                                       ARG(r.packed),   ARG(r.flags),   { 0 } };
     TRY(dn_gpu_launch(d, e->function[CONV_MMA + GPU_CONV_SUMS], &launch, arguments));
     const gpu_argument order[] = {
         ARG(sums), ARG(added), ARG(filters), ARG(parts), { 0 }
@@ -235,8 +235,8 @@ static danaus_status sum_windows(
     *made = parts > 1 || has_mma(e) ? added : sums;
     if (has_mma(e))
         return add_mma(d, e, job, s, first, filters, sums, added);
-    for (int64_t from = 0; from < s->each; from += s->piece) {
-        range part = { from, MIN(from + s->piece, s->each) };
+    for (int64_t from = 0; from < s->each; from += s->at_once) {
+        range part = { from, MIN(from + s->at_once, s->each) };
         if (e->shape.levels > 1)
             TRY(split(d, e, job, s, first, filters, part, scratch));
         TRY(add_windows(d, e, job, s, first, filters, part, scratch));

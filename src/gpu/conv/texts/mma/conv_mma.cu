@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     char *points, const char *spectra, const uint4 *constants, int64 first, int64 items,
     int64 share, int64 length, int64 batch, int64 channels, int64 windows, int64 step,
-    int64 lead, int64 before, int64 after, const piece *pieces, int flags, const float *few,
+    int64 lead, int64 before, int64 after, const packed_window *packed, int flags, const float *few,
     const float *few_bias, int few_groups)
 {
     extern __shared__ u8 memory[];
@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
         store_shared128(near + i * 16, constants[TABLES_FROM + i]);
     __syncthreads();
     k.near = near + (threadIdx.x % 32 - TABLES_FROM) * 16;
-    k.r = { length, batch, channels, windows, step, lead, before, after, pieces, flags };
+    k.r = { length, batch, channels, windows, step, lead, before, after, packed, flags };
     k.tables = constants + threadIdx.x % 32;
     k.member = threadIdx.x / TEAM;
     k.thread = threadIdx.x % TEAM;

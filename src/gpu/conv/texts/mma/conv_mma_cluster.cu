@@ -268,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     const uint4 *column_constants, const char *spectra, const uint4 *constants, int64 first,
     int64 items, int64 share, int64 length, int64 batch, int64 channels, int64 windows,
-    int64 step, int64 lead, int64 before, int64 after, const piece *pieces, int flags,
+    int64 step, int64 lead, int64 before, int64 after, const packed_window *packed, int flags,
     const float *few, const float *few_bias, int few_groups)
 {
     extern __shared__ u8 memory[];
@@ -279,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
         store_shared128(own_memory + COLUMN_TABLES_AT + i * 16, column_constants[i]);
     work k;
     u32 peaks[2];
-    k.r = { length, batch, channels, windows, step, lead, before, after, pieces, flags };
+    k.r = { length, batch, channels, windows, step, lead, before, after, packed, flags };
     k.points_at = own_memory + ROWS_AT;
     k.tables = constants + threadIdx.x % 32; /* of rows */
     k.peaks = peaks;

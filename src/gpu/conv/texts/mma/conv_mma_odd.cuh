@@ -35,7 +35,7 @@ FN void align_window(const rows *r, window *w)
     int by = (int)(w->base & (SEGMENT - 1)), most = (HALF ? 1 : 2) * WINDOW;
     int first = w->there.from < w->made.from ? w->there.from : w->made.from;
     int end = end_of(w->there) > end_of(w->made) ? end_of(w->there) : end_of(w->made);
-    if (!ODD || r->pieces)
+    if (!ODD || r->packed)
         return;
     by = end + by <= most ? by : first + by >= SEGMENT ? by - SEGMENT : 0;
     begin_earlier(w, by);

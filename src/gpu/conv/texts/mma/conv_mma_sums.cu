@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, const X *dy, const X *dy_factor, float4 *sums,
     const uint4 *constants, int64 first, int64 filters, int64 parts, int64 each,
     int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const piece *pieces, int flags)
+    int64 before, int64 after, const packed_window *packed, int flags)
 {
     extern __shared__ u8 memory[];
     work k = {};
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
         store_shared128(near + i * 16, constants[i]);
     __syncthreads();
     k.near = near + threadIdx.x % 32 * 16;
-    k.r = { length, batch, channels, windows, step, lead, before, after, pieces, flags };
+    k.r = { length, batch, channels, windows, step, lead, before, after, packed, flags };
     k.tables = constants + threadIdx.x % 32;
     k.member = threadIdx.x / TEAM;
     k.thread = threadIdx.x % TEAM;

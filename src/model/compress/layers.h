@@ -1,7 +1,7 @@
 /* The state while a model is compressed layer by layer (compress.c). */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_MODEL_COMPRESS_PIECES_H
-#define DN_MODEL_COMPRESS_PIECES_H
+#ifndef DN_MODEL_COMPRESS_LAYERS_H
+#define DN_MODEL_COMPRESS_LAYERS_H
 
 #include "model/arch.h"
 #include "model/compress/outer.h"
@@ -33,7 +33,7 @@ typedef struct compress_work {
     danaus_device *device;
     const samples *samples;
     const danaus_model_compression *how;
-    watched_layer *pieces; /* of each layer */
+    watched_layer *layers;
     int count;
     int64_t *ranks; /* to be fitted; 0: all weights */
     int64_t batch;  /* that runs */
@@ -44,21 +44,21 @@ typedef struct compress_work {
 } compress_work;
 
 /* The caller has set the model, device, samples and description. */
-danaus_status dn_pieces_open(compress_work *w);
-void dn_pieces_close(compress_work *w);
+danaus_status dn_layers_open(compress_work *w);
+void dn_layers_close(compress_work *w);
 
 /* Exchanges a layer with its fit, or back; for all layers: those that have a fit. */
-void dn_piece_swap(watched_layer *p);
-void dn_pieces_swap(compress_work *w);
+void dn_layer_swap(watched_layer *p);
+void dn_layers_swap(compress_work *w);
 
-danaus_status dn_pieces_outer(compress_work *w, int64_t cols, outer **found);
+danaus_status dn_layers_outer(compress_work *w, int64_t cols, outer **found);
 
-/* Runs the dense model on all samples: sums and rows of all pieces. Without samples rows are
+/* Runs the dense model on all samples: sums and rows of all layers. Without samples rows are
    independent numbers of size 1. */
-danaus_status dn_pieces_watch(compress_work *w);
+danaus_status dn_layers_watch(compress_work *w);
 
-/* The rows that a piece reads in a batch, in the model as it is. */
-danaus_status dn_piece_record(
+/* The rows that a layer reads in a batch, in the model as it is. */
+danaus_status dn_layer_record(
     compress_work *w, watched_layer *p, int64_t first, recorder *to);
 
 /* matches[linears]: whether the name of a layer matches a regular expression; NULL: all do.

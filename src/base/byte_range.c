@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/piece.h"
+#include "base/byte_range.h"
 
 #include "base/status.h"
 
 #include <stdint.h>
 
-static danaus_status check_pair(const piece *y, const piece *x)
+static danaus_status check_pair(const byte_range *y, const byte_range *x)
 {
     uintptr_t a = (uintptr_t)x->data, b = (uintptr_t)y->data;
     if (x->data && y->data && a < b + y->bytes && b < a + x->bytes)
@@ -13,7 +13,8 @@ static danaus_status check_pair(const piece *y, const piece *x)
     return DANAUS_OK;
 }
 
-danaus_status dn_check_apart(int outputs, const piece *out, int inputs, const piece *in)
+danaus_status dn_check_apart(
+    int outputs, const byte_range *out, int inputs, const byte_range *in)
 {
     for (int i = 0; i < outputs; i++) {
         for (int j = 0; j < inputs; j++)

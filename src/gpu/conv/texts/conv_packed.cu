@@ -1,15 +1,15 @@
-/* Copies a list of pieces of sequences from a table, which a graph keeps, to memory.
-   gpu/run/conv/pieces.c fills the table. */
+/* Copies a list of windows of packed sequences from a table, which a graph keeps, to memory.
+   gpu/run/conv/packed.c fills the table. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 128
 #include "simt.h"
 
-#include "conv_pieces.cuh"
+#include "conv_packed.cuh"
 
 typedef struct jobs {
-    piece *to;
+    packed_window *to;
     int64 count;
-    piece of[84];
+    packed_window of[84];
     int64 unused[2];
 } jobs;
 

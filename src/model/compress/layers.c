@@ -1,6 +1,6 @@
 /* Layers of a model that is being compressed, and their inputs. */
 // SPDX-License-Identifier: Apache-2.0
-#include "model/compress/pieces.h"
+#include "model/compress/layers.h"
 
 #include "base/mem.h"
 #include "base/numbers.h"
@@ -30,7 +30,7 @@ static int is_dense(const linear *layer)
            !layer->is_chain;
 }
 
-static danaus_status open_piece(compress_work *w, linear *layer, watched_layer *p)
+static danaus_status open_layer(compress_work *w, linear *layer, watched_layer *p)
 {
     int64_t m = layer->rows, n = layer->cols;
     int64_t numbers = m * n + m + n + n * n;
@@ -47,7 +47,7 @@ static danaus_status open_piece(compress_work *w, linear *layer, watched_layer *
     return layer->biased ? read_numbers(w, layer, "bias", m, p->bias) : DANAUS_OK;
 }
 
-/* Bytes of all pieces, and of what one is fitted with. */
+/* Bytes of all layers, and of what one is fitted with. */
 static int64_t bytes_of(const compress_work *w, const int *chosen)
 {
     int64_t sum = 0, most = 0;
@@ -84,7 +84,7 @@ danaus_status dn_match_layers(
         expression ? expression : "");
 }
 
-static danaus_status open_pieces(compress_work *w, int *chosen)
+static danaus_status open_layers(compress_work *w, int *chosen)
 {
     danaus_model *model = w->model;
     int left = 0;
@@ -98,7 +98,7 @@ static danaus_status open_pieces(compress_work *w, int *chosen)
     TRY(dn_need_memory(w->device, bytes_of(w, chosen), "compression"));
     for (int i = 0; i < w->count; i++)
         if (chosen[i])
-            TRY(open_piece(w, &model->linear[i], &w->pieces[i]));
+            TRY(open_layer(w, &model->linear[i], &w->layers[i]));
     return DANAUS_OK;
 }
 
@@ -119,30 +119,30 @@ static danaus_status open_outputs(compress_work *w)
                : dn_fail_memory((size_t)numbers * sizeof *w->found, "outputs");
 }
 
-danaus_status dn_pieces_open(compress_work *w)
+danaus_status dn_layers_open(compress_work *w)
 {
     w->count = w->model->linears;
     int *chosen = dn_calloc((size_t)w->count + 1, sizeof *chosen);
-    w->pieces = dn_calloc((size_t)w->count + 1, sizeof *w->pieces);
+    w->layers = dn_calloc((size_t)w->count + 1, sizeof *w->layers);
     w->outers = dn_calloc((size_t)w->count + 1, sizeof *w->outers);
     danaus_status status =
-        chosen && w->pieces && w->outers
-            ? open_pieces(w, chosen)
-            : dn_fail_memory((size_t)w->count * sizeof *w->pieces, "a table of layers");
+        chosen && w->layers && w->outers
+            ? open_layers(w, chosen)
+            : dn_fail_memory((size_t)w->count * sizeof *w->layers, "a table of layers");
     dn_free(chosen);
     return status == DANAUS_OK ? open_outputs(w) : status;
 }
 
-void dn_pieces_close(compress_work *w)
+void dn_layers_close(compress_work *w)
 {
-    for (int i = 0; w->pieces && i < w->count; i++) {
-        dn_linear_close(&w->pieces[i].other);
-        dn_free(w->pieces[i].weight);
-        dn_free(w->pieces[i].seen);
+    for (int i = 0; w->layers && i < w->count; i++) {
+        dn_linear_close(&w->layers[i].other);
+        dn_free(w->layers[i].weight);
+        dn_free(w->layers[i].seen);
     }
     for (int i = 0; i < w->outers_made; i++)
         dn_outer_close(&w->outers[i]);
-    dn_free(w->pieces);
+    dn_free(w->layers);
     dn_free(w->outers);
     dn_free(w->ranks);
     dn_free(w->dense.x);
@@ -151,23 +151,23 @@ void dn_pieces_close(compress_work *w)
     dn_free(w->found);
 }
 
-void dn_piece_swap(watched_layer *p)
+void dn_layer_swap(watched_layer *p)
 {
     linear layer = *p->layer;
     *p->layer = p->other;
     p->other = layer;
 }
 
-void dn_pieces_swap(compress_work *w)
+void dn_layers_swap(compress_work *w)
 {
     for (int i = 0; i < w->count; i++)
-        if (w->pieces[i].other.plan)
-            dn_piece_swap(&w->pieces[i]);
+        if (w->layers[i].other.plan)
+            dn_layer_swap(&w->layers[i]);
 }
 
 /* ---- what they read ---- */
 
-danaus_status dn_pieces_outer(compress_work *w, int64_t cols, outer **found)
+danaus_status dn_layers_outer(compress_work *w, int64_t cols, outer **found)
 {
     const int64_t tokens = 1024; /* rows of a call, or so */
     for (int i = 0; i < w->outers_made; i++)
@@ -186,7 +186,7 @@ static danaus_status add_rows(
 {
     watched_layer *p = (watched_layer *)of;
     outer *o;
-    TRY(dn_pieces_outer(p->work, layer->cols, &o));
+    TRY(dn_layers_outer(p->work, layer->cols, &o));
     p->seen[p->work->batch] += rows;
     p->rows += rows;
     return dn_outer_add(o, rows, x, x, p->xx, p->x);
@@ -211,10 +211,10 @@ static danaus_status watch_all(compress_work *w)
     return DANAUS_OK;
 }
 
-danaus_status dn_pieces_watch(compress_work *w)
+danaus_status dn_layers_watch(compress_work *w)
 {
     for (int i = 0; i < w->count; i++) {
-        watched_layer *p = &w->pieces[i];
+        watched_layer *p = &w->layers[i];
         p->watcher.see = add_rows;
         if (p->layer && w->samples->count)
             p->layer->watcher = &p->watcher;
@@ -223,8 +223,8 @@ danaus_status dn_pieces_watch(compress_work *w)
     }
     danaus_status status = watch_all(w);
     for (int i = 0; i < w->count; i++)
-        if (w->pieces[i].layer)
-            w->pieces[i].layer->watcher = NULL;
+        if (w->layers[i].layer)
+            w->layers[i].layer->watcher = NULL;
     return status;
 }
 
@@ -252,7 +252,7 @@ static danaus_status make_room(recorder *r, int64_t rows, int64_t cols)
     return r->x ? DANAUS_OK : dn_fail_memory(bytes, "rows of a layer");
 }
 
-danaus_status dn_piece_record(
+danaus_status dn_layer_record(
     compress_work *w, watched_layer *p, int64_t first, recorder *to)
 {
     const samples *s = w->samples;

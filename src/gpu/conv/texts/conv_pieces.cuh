@@ -1,6 +1,0 @@
-/* A conv_piece (device/conv.h): window `number` of a sequence, which has columns offset, ...,
-   offset + length - 1. */
-// SPDX-License-Identifier: Apache-2.0
-typedef struct piece {
-    int64 offset, length, number;
-} piece;
