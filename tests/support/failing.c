@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/failing.h"
 
+#include "support/device.h"
 #include "support/test.h"
 
 #include "base/mem.h"
@@ -27,5 +28,7 @@ int expect_memory_errors(danaus_status (*attempt)(void *arg), void *arg)
         assert_string_not_equal(danaus_error_detail(), "");
     }
 }
+
+long failure_step(void) { return rounds_of(2) == 2 ? 1 : 7; }
 
 void fail_in_jansson(void) { json_set_alloc_funcs(dn_alloc, dn_free); }

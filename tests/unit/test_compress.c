@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "support/device.h"
 #include "support/factors.h"
+#include "support/failing.h"
 
 #include <complex.h>
 #undef complex
@@ -497,7 +498,7 @@ static void missing_memory_is_reported(void **state)
                                   .fit = &fit };
     danaus_status status = DANAUS_ERR_MEMORY;
     danaus_chain *chains[2] = { NULL, NULL };
-    for (long n = 1; status != DANAUS_OK; n++) {
+    for (long n = 1; status != DANAUS_OK; n += failure_step()) {
         assert_null(chains[0]);
         dn_alloc_fail_at(n);
         status =

@@ -7,6 +7,7 @@
 #include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
+#include "support/failing.h"
 #include "support/rng.h"
 
 #include <math.h>
@@ -329,7 +330,7 @@ static void missing_memory_is_reported_wherever_it_is_missing(void **state)
                                        .inputs = variant == 3 ? inputs : NULL };
         danaus_status status = DANAUS_ERR_MEMORY;
         danaus_chain *chain = NULL;
-        for (long n = 1; status != DANAUS_OK; n++) {
+        for (long n = 1; status != DANAUS_OK; n += failure_step()) {
             assert_null(chain);
             dn_alloc_fail_at(n);
             status = danaus_factorize(packed, DANAUS_F32, p, 4, &desc, &chain, NULL);

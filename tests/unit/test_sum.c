@@ -8,6 +8,7 @@
 #include "product/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
+#include "support/failing.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -556,7 +557,7 @@ static void missing_memory_is_reported(void **state)
         danaus_sum_desc desc = { .rounds = 1, .lower_bound = 1, .fit = &of };
         danaus_chain *chains[TERMS] = { NULL };
         danaus_status status = DANAUS_ERR_MEMORY;
-        for (long n = 1; status != DANAUS_OK; n++) {
+        for (long n = 1; status != DANAUS_OK; n += failure_step()) {
             assert_null(chains[0]);
             dn_alloc_fail_at(n);
             status = danaus_factorize_sum(
