@@ -200,7 +200,7 @@ static conv_frame frame_of(const conv_case *c)
     }
     conv_frame f = dn_conv_reach(&p);
     f.groups = c->few ? GROUPS : 1;
-    f.few = c->few;
+    f.short_taps = c->few;
     f.packed = c->less > 0;
     return dn_conv_cut_rows(
         &f, (conv_cut){ .n = 256 * c->root * (c->tall ? 16 * c->tall : 1) });
@@ -291,7 +291,8 @@ static void launch_part(
     const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, operands *o)
 {
     gpu_use use;
-    int few = part == GPU_CONV_PRODUCT && dn_gpu_conv_mma_has_points(m) ? 0 : m->few;
+    int few =
+        part == GPU_CONV_PRODUCT && dn_gpu_conv_mma_has_points(m) ? 0 : m->short_taps;
     void *tables = dn_alloc((size_t)dn_gpu_conv_mma_bytes(m));
     gpu_facts facts = { .units = 1 };
     dn_gpu_conv_mma_use(m, part, dtype, few, &use);

@@ -587,7 +587,7 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
                               .box = {
                                   { 3, 3, 3, 3 }, { 7, 7, 7, 7 }, { 3, 5, 4, 6 } } };
         if (form == 6)
-            f = (conv_frame){ .groups = 3, .few = 3 + n / 1024 % 3 };
+            f = (conv_frame){ .groups = 3, .short_taps = 3 + n / 1024 % 3 };
         if (form == 7) /* whose windows begin at segments, and those of packed rows */
             f = (conv_frame){ .groups = 1, .windows = 1, .length = 1, .cut.n = n };
         if (form == 8)
