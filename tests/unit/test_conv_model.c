@@ -243,9 +243,6 @@ static void expect_same_constants(const danaus_device *x, const danaus_device *y
 static void a_calibration_is_kept(void **state)
 {
     (void)state;
-    if (rounds_of(2) <
-        2) /* a minute with sanitizers, with which tests/cli calibrates, too */
-        skip();
     danaus_device *device = open_device("cpu"), *other = open_device("cpu");
     ((cpu_device *)device)->l3 = 1 << 16;
     const char *path = scratch_path("calibration.csv");
