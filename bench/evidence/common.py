@@ -1,7 +1,7 @@
 """What the programs of evidence share: options, training, records and pictures.
 
-Each is PROGRAM OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--steps N] [--small] and draws
-OUT.png beside the record. --small is a form of minutes on two cores, which proves nothing
+Each is PROGRAM OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds 0,1,2] [--steps N] [--small] and
+draws OUT.png beside the record. --small is a form of minutes on two cores, which proves nothing
 but that the program works.
 """
 
@@ -29,13 +29,17 @@ from danaus.torch.implicit import HyenaFilter  # noqa: E402
 START = "version torch device seed".split()
 
 
+def numbers(text: str) -> list[int]:
+    return [int(n) for n in text.split(",")]
+
+
 def options(what: str | None) -> argparse.ArgumentParser:
     usual = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=what, formatter_class=usual)
     parser.add_argument("out", help="the record; a picture of it lies beside")
     parser.add_argument("--data", default="evidence-data", help="of data.sh")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=numbers, default="0,1,2")
     parser.add_argument("--steps", type=int, help="of training, instead of the usual ones")
     parser.add_argument("--small", action="store_true")
     return parser

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """DNA: what partial filters and sparse spectra cost, and sequences longer than trained.
 
-    dna.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--steps N] [--small]
+    dna.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds 0,1,2] [--steps N] [--small]
 
 A small HyenaDNA reads two genomes of E. coli and is evaluated on V. cholerae, which it never
 saw. Perplexities of the next base:
@@ -93,7 +93,7 @@ def main() -> None:
     held = bases(folder / "cholerae_o395.fa").to(o.device)
     record = common.Record(o, "what part steps parameters perplexity")
     shares = (1, 4, 16, 64, 256)
-    for seed in range(o.seeds):
+    for seed in o.seeds:
         numbers = {"steps": steps}
         torch.manual_seed(seed)
         model = train(o, config, steps, tokens, length, length, seen)

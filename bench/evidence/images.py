@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Images: 5,000 digits by ViT, with Monarch layers, with Hyena operators, by Monarch Mixer.
 
-    images.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--steps N] [--small]
+    images.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds 0,1,2] [--steps N] [--small]
         [--models vit,m2-vit,...]
 
 All have width 128, six blocks and patches of 4 x 4; 4,000 digits are for training, the other
@@ -90,7 +90,7 @@ def main() -> None:
     x, labels = (t.to(o.device) for t in digits(o.data))
     width, layers, batch, steps = (32, 2, 16, 3) if o.small else (128, 6, 128, o.steps or 1000)
     record = common.Record(o, "model steps parameters accuracy")
-    for seed in range(o.seeds):
+    for seed in o.seeds:
         torch.manual_seed(seed)
         order = torch.randperm(len(x)).to(o.device)
         held, seen = order[:1000], order[1000:]

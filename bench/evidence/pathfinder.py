@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pathfinder: two dots lie on one dashed curve, or on two. M2-ViT reads squares of pixels.
 
-    pathfinder.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--steps N] [--small]
+    pathfinder.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds 0,1,2] [--steps N] [--small]
         [--sizes 32,64,128] [--patch N] [--pictures N]
 
 scikit-image makes pictures of 32 x 32 to 128 x 128 pixels, which FOLDER keeps. A token is one
@@ -37,28 +37,29 @@ class Curves:
         self.picture = np.zeros((size, size), bool)
         self.taken = np.zeros((size, size), bool)  # by curves and what is near them
 
-    def _is_free(self, points: np.ndarray) -> bool:
-        inside = ((points >= 2) & (points < self.size - 2)).all()
-        return bool(inside) and not self.taken[tuple(points.T)].any()
+    def _is_inside(self, points: np.ndarray) -> bool:
+        return points.min() >= 2 and points.max() < self.size - 2
 
     def draw(self, dashes: int) -> tuple[np.ndarray, np.ndarray] | None:
         """The ends of a new curve; None if there was no room."""
         from skimage.draw import line
 
         dash = 3 if self.size < 64 else 5
-        at = self.random.uniform(3, self.size - 3, 2)
-        angle = self.random.uniform(0, 2 * np.pi)
-        start, pixels, all_points = at, [], []
-        for _ in range(dashes):
-            angle += self.random.normal(0, 0.35)
-            toward = np.array([np.sin(angle), np.cos(angle)])
-            end, after = at + dash * toward, at + (dash + 2) * toward
-            whole = np.stack(line(*at.round().astype(int), *after.round().astype(int)), 1)
-            if not self._is_free(whole):
+        start = self.random.uniform(3, self.size - 3, 2)
+        angles = self.random.uniform(0, 2 * np.pi) + self.random.normal(0, 0.35, dashes).cumsum()
+        toward = np.stack([np.sin(angles), np.cos(angles)], 1)
+        after = start + (dash + 2) * toward.cumsum(0)  # of each dash and the gap behind it
+        at = np.concatenate([start[None], after[:-1]])
+        if not self._is_inside(after.round()):
+            return None
+        pixels, all_points = [], []
+        for begin, end, gap in np.stack([at, at + dash * toward, after], 1).round().astype(int):
+            whole = np.stack(line(*begin, *gap), 1)
+            if not self._is_inside(whole) or self.taken[tuple(whole.T)].any():
                 return None
-            pixels.append(np.stack(line(*at.round().astype(int), *end.round().astype(int)), 1))
+            pixels.append(np.stack(line(*begin, *end), 1))
             all_points.append(whole)
-            last, at = end, after
+        last = at[-1] + dash * toward[-1]
         self.picture[tuple(np.concatenate(pixels).T)] = True
         near = np.concatenate(all_points)[:, None] + NEAR
         self.taken[tuple(near.clip(0, self.size - 1).reshape(-1, 2).T)] = True
@@ -129,16 +130,16 @@ def accuracy(o, model: nn.Module, x: Tensor, labels: Tensor, batch: int) -> floa
 
 def main() -> None:
     parser = common.options(__doc__)
-    parser.add_argument("--sizes", default="32,64,128")
+    parser.add_argument("--sizes", type=common.numbers, default="32,64,128")
     parser.add_argument("--patch", type=int, default=1)
     parser.add_argument("--pictures", type=int, default=8000)
     o = parser.parse_args()
     tokens, steps, count = (4096, 6, 40) if o.small else (65536, o.steps or 2000, o.pictures)
     record = common.Record(o, "size patch pictures steps parameters accuracy")
-    for size in [32] if o.small else [int(n) for n in o.sizes.split(",")]:
+    for size in [32] if o.small else o.sizes:
         x, labels = (t.to(o.device) for t in pictures(o.data, size, count))
         held, batch = count // 10, max(1, tokens * o.patch**2 // size**2)
-        for seed in range(o.seeds):
+        for seed in o.seeds:
             torch.manual_seed(seed)
             model = make(size, o.patch, o.small)
 

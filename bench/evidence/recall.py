@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Associative recall: a key is shown again, and its value is asked for.
 
-    recall.py OUT.csv [--device cuda|cpu] [--seeds N] [--steps N] [--small]
+    recall.py OUT.csv [--device cuda|cpu] [--seeds 0,1,2] [--steps N] [--small]
 
 A sequence is pairs of one of 20 keys and its value, which is drawn for the sequence, then a
 key. A Hyena model of two layers is trained on lengths of 512 to 8,192 tokens, on all keys
@@ -66,7 +66,7 @@ def main() -> None:
     size |= {"n_layer": 2, "d_inner": 4 * size["d_model"], "vocab_size": 2 * KEYS}
     config = models.HyenaConfig(**size, max_seq_len=asked[-1] + 1, embed_dropout=0.0)
     record = common.Record(o, "steps parameters taps length accuracy")
-    for seed in range(o.seeds):
+    for seed in o.seeds:
         torch.manual_seed(seed)
         model = models.HyenaForCausalLM(config).to(o.device)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Text at a fixed time, and models of text at equal parameters.
 
-    text.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds N] [--minutes M] [--small]
+    text.py OUT.csv [--data FOLDER] [--device cuda|cpu] [--seeds 0,1,2] [--minutes M] [--small]
         [--models hyena,m2-gpt,transformer,m2-bert,bert]
 
 Bytes of text.txt, the last twentieth held out; perplexities are those of a byte.
@@ -154,7 +154,7 @@ def main() -> None:
         width, layers, length, tokens, steps = 32, 2, 128, 512, 3
     record = common.Record(o, "model steps parameters seconds perplexity")
     long, short = Text(o, tokens, length), Text(o, tokens, min(length, 1024))
-    for seed in range(o.seeds):
+    for seed in o.seeds:
         if "hyena" in chosen:
             torch.manual_seed(seed)
             model = hyena(width, layers, length, d_inner=4 * width)
@@ -178,7 +178,7 @@ def main() -> None:
             found = perplexity(short, model, loss)
             record.add(seed, model=name, **numbers, perplexity=found)
     rows = common.read(o.out)
-    for seed in range(o.seeds if "hyena" in chosen else 0):
+    for seed in o.seeds if "hyena" in chosen else []:
         print(f"seed {seed}: torch.fft's last perplexity after {share_of_time(rows, seed):.2f}")
     common.draw(o, plot, "Text at a fixed time")
 
@@ -205,13 +205,14 @@ def share_of_time(rows, seed: int) -> float:
 
 def plot(axes, rows) -> None:
     for name in ("hyena", "hyena-torch.fft"):
+        label: str | None = name
         for seed in sorted({r["seed"] for r in rows}):
             line = [r for r in rows if r["model"] == name and r["seed"] == seed]
             color = "tab:blue" if name == "hyena" else "tab:orange"
-            label = name if seed == "0" else None
             times = [float(r["seconds"]) for r in line]
             found = [float(r["perplexity"]) for r in line]
             axes.semilogy(times, found, color=color, label=label)
+            label = None
     axes.set(xlabel="seconds of training", ylabel="perplexity of a byte")
 
 
