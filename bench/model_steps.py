@@ -87,7 +87,9 @@ def measure(o, name: str, length: int, tokens: int, way: str) -> dict:
     batch = max(1, tokens // length)
     ids = torch.randint(words, (batch, length), device=o.device)
     inputs = {"input_ids": ids, "labels": ids}
-    if name == "m2-bert":
+    if name != "m2-bert":
+        inputs["loss_only"] = True
+    else:
         places = torch.randperm(ids.numel(), device=o.device)[: ids.numel() * 3 // 20]
         inputs["label_places"] = places
     steps = [Step(o, m, inputs, way) for m in (model, plain(model))]

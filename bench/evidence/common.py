@@ -117,10 +117,18 @@ class Training:
         self.steps.zero_grad(set_to_none=True)
         return found.detach()
 
-    def for_steps(self, count: int, loss: Callable[[], Tensor]) -> list[float]:
-        self.model.train()
-        found = [self.step(loss, i / count) for i in range(count)]
-        self.model.eval()
+    def for_steps(
+        self, count: int, loss: Callable[[], Tensor], every: int = 0,
+        look: Callable[[int], object] = int,
+    ) -> list[float]:  # fmt: skip
+        """The losses; look(steps so far) is called after each `every` steps, and at the end."""
+        found = []
+        for i in range(count):
+            self.model.train()
+            found.append(self.step(loss, i / count))
+            self.model.eval()
+            if i + 1 == count or (every and (i + 1) % every == 0):
+                look(i + 1)
         return [float(x) for x in found]
 
     def for_seconds(

@@ -150,19 +150,25 @@ def main() -> None:
                     shown = shown.flip(axis) if torch.rand(()) < 0.5 else shown
                 return model(shown, labels=labels[some]).loss
 
-            common.Training(o, model, 1e-3, decay=0.05).for_steps(steps, loss)
-            found = accuracy(o, model, x[:held], labels[:held], batch)
-            numbers = {"pictures": count, "steps": steps, "parameters": common.parameters(model)}
-            record.add(seed, size=size, patch=o.patch, **numbers, accuracy=found)
-    common.summary(o, "size", "accuracy")
+            def look(done: int, model=model, x=x, labels=labels, size=size, seed=seed) -> None:
+                found = accuracy(o, model, x[:held], labels[:held], batch)
+                numbers = {"pictures": count, "parameters": common.parameters(model)}
+                record.add(
+                    seed, size=size, patch=o.patch, steps=done, **numbers, accuracy=found
+                )
+
+            training = common.Training(o, model, 1e-3, decay=0.05)
+            training.for_steps(steps, loss, max(1, steps // 10), look)
+    common.summary(o, "size steps", "accuracy")
     common.draw(o, plot, "Pathfinder-like pictures")
 
 
 def plot(axes, rows) -> None:
-    for (size,), values in common.over_seeds(rows, "size", "accuracy").items():
-        axes.plot([int(size)] * len(values), values, "o", label=f"{size} x {size}")
+    for (size, seed), values in common.over_seeds(rows, "size seed", "accuracy").items():
+        steps = [int(r["steps"]) for r in rows if (r["size"], r["seed"]) == (size, seed)]
+        axes.plot(steps, values, label=f"{size} x {size}, seed {seed}")
     axes.axhline(50, color="gray", label="chance")
-    axes.set(xlabel="pixels along a side", ylabel="right, %")
+    axes.set(xlabel="steps", ylabel="right, %")
 
 
 if __name__ == "__main__":

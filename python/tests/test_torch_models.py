@@ -18,6 +18,7 @@ from danaus.torch import models as m  # noqa: E402
 from danaus.torch.implicit import HyenaFilter  # noqa: E402
 from danaus.torch.m2_mixer import M2Mixer  # noqa: E402
 from danaus.torch.models.blocks import Blocks  # noqa: E402
+from danaus.torch.models.loss import cross_entropy  # noqa: E402
 
 SMALL_BERT = {
     "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2,
@@ -227,6 +228,47 @@ def test_the_loss_is_the_mean_over_labels():
         if mask[i, t + 1]
     ]
     torch.testing.assert_close(found.loss, torch.stack(wanted).mean())
+
+
+@pytest.mark.parametrize("most", [1, 50, 1 << 27], ids=["row", "rows", "all"])
+def test_a_loss_without_scores_is_the_same(most, monkeypatch):
+    monkeypatch.setattr("danaus.torch.models.loss._MOST_SCORES", most)
+    model = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)), 4).double()
+    ids = torch.randint(7, 12, (3, 10))
+    inputs = {"labels": ids.masked_fill(ids == 9, -100)}
+    for more in ({}, {"attention_mask": ids > 7}):
+        whole = model(ids, **inputs, **more)
+        alone = model(ids, **inputs, **more, loss_only=True)
+        assert alone.logits is None
+        torch.testing.assert_close(alone.loss, whole.loss)
+        weights = [*model.parameters()]
+        wanted, found = (
+            torch.autograd.grad(3 * x.loss, weights) for x in (whole, alone)
+        )
+        for a, b in zip(found, wanted):
+            torch.testing.assert_close(a, b)
+        with torch.no_grad():
+            inputs_only = model(ids, **inputs, **more, loss_only=True)
+        torch.testing.assert_close(inputs_only.loss, whole.loss)
+
+
+def test_a_loss_without_scores_keeps_small_gradients():
+    """A share of the mean times a score is below the least number of f16."""
+    rows = 1 << 14
+    h = (0.05 * torch.randn(rows, 8)).half().requires_grad_()
+    table = torch.randn(1000, 8).half().requires_grad_()
+    labels = torch.randint(1000, (rows,))
+    found = torch.autograd.grad(rows * cross_entropy(h, table, labels), [h, table])
+    exact = [x.detach().double().requires_grad_() for x in (h, table)]
+    loss = torch.nn.functional.cross_entropy(exact[0] @ exact[1].T, labels)
+    for a, b in zip(found, torch.autograd.grad(rows * loss, exact)):
+        assert (a - b).norm() < 2e-3 * b.norm()
+
+
+def test_a_loss_without_scores_needs_labels():
+    model = m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA))
+    with pytest.raises(ValueError, match="loss_only needs labels"):
+        model(torch.tensor([[7, 8]]), loss_only=True)
 
 
 def test_gradients_are_derivatives():
@@ -478,9 +520,13 @@ def test_autocast_computes_in_16_bits(kind):
 @all_kinds
 def test_models_compile_without_graph_breaks(kind):
     model, inputs = model_of(kind), inputs_of(kind, 3, 11)
-    fast = compiled(model)
-    for found, wanted in zip(step(fast, inputs), step(model, inputs)):
-        torch.testing.assert_close(found, wanted)
+    is_causal = isinstance(model, m.HyenaForCausalLM)
+    for more in ({}, {"loss_only": True})[: 1 + is_causal]:
+        fast = compiled(model)
+        for found, wanted in zip(
+            step(fast, inputs | more), step(model, inputs | more)
+        ):
+            torch.testing.assert_close(found, wanted)
 
 
 def test_places_of_labels_need_no_size_of_the_data():

@@ -29,42 +29,9 @@ from danaus.torch._hyena_functions import (
 from danaus.torch._ops import ops, sum_dtype
 from danaus.torch._packed import Freezable, Prepared, is_hooked, wait
 from danaus.torch.conv import LongConv, ShortConv, _longest, keeps, wants_gradients
+from danaus.torch.projections import from_rows, is_usual, to_rows
 
 __all__ = ["GatedLongConv", "HyenaOperator"]
-
-
-def _is_usual(layer: torch.nn.Module) -> bool:
-    """True for a Linear whose call does nothing but multiply and add a bias: without
-    hooks and with no forward() of its own."""
-    hooks = layer._backward_hooks, layer._backward_pre_hooks
-    return type(layer) is torch.nn.Linear and not (is_hooked(layer) or any(hooks))
-
-
-def _to_rows(layer: torch.nn.Module, x: Tensor) -> Tensor:
-    """layer(x) of x [batch, length, any], as [batch, any, length]; a usual layer's
-    row-major, without copies of x or the result."""
-    if not _is_usual(layer):
-        return layer(x).mT
-    return _rows_by(layer.weight, layer.bias, x)
-
-
-def _rows_by(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
-    """The same of a weight and a bias."""
-    matrix = weight.expand(x.shape[0], -1, -1)
-    if bias is None:
-        return torch.bmm(matrix, x.mT)
-    return torch.baddbmm(bias[:, None], matrix, x.mT)
-
-
-def _from_rows(layer: torch.nn.Module, y: Tensor) -> Tensor:
-    """layer() of y [batch, any, length], as [batch, length, any]; a usual layer's
-    without copies."""
-    if not _is_usual(layer):
-        return layer(y.mT)
-    matrix = layer.weight.mT.expand(y.shape[0], -1, -1)
-    if layer.bias is None:
-        return torch.bmm(y.mT, matrix)
-    return torch.baddbmm(layer.bias, y.mT, matrix)
 
 
 def _stacked(x: list[Tensor]) -> Tensor:
@@ -123,9 +90,9 @@ class _Mixer(Freezable):
             fail(f"x has to be a tensor, not {type(x).__name__}")
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
-        if _is_usual(self.in_proj) and x.device != self.in_proj.weight.device:
+        if is_usual(self.in_proj) and x.device != self.in_proj.weight.device:
             fail(f"x lies on {x.device}, the module on {self.in_proj.weight.device}")
-        return _from_rows(self.out_proj, self.mix(_to_rows(self.in_proj, x), offsets))
+        return from_rows(self.out_proj, self.mix(to_rows(self.in_proj, x), offsets))
 
     def mix(self, u: Tensor, offsets: Tensor | Sequence[int] | None = None) -> Tensor:
         """`hyena` of u [batch, (order + 1) width, length] with the current filters."""

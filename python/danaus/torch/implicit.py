@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
+from danaus.torch.projections import to_rows
 
 __all__ = ["HyenaFilter"]
 
@@ -64,8 +65,11 @@ class _Window(torch.nn.Module):
         deltas = torch.linspace(slow, fast, channels, **exact)
         self.deltas.copy_(deltas[None, None])
 
+    @torch.no_grad()
     def forward(self, t: Tensor) -> Tensor:
-        return torch.exp(-t * self.deltas.abs()) + self.shift
+        """[channels, length] of t [length]."""
+        found = torch.outer(-self.deltas[0, 0].abs(), t).exp_()
+        return found.add_(self.shift) if self.shift else found
 
 
 class _Frequencies(torch.nn.Module):
@@ -193,14 +197,14 @@ class HyenaFilter(torch.nn.Module):
             return k, self._values(self.implicit_filter_rev, length)
 
     def _values(self, network: torch.nn.ModuleList, length: int) -> Tensor:
-        x = self.pos_emb.z[0, :length]
-        f = self.factor * self.implicit_filter[1].freq
+        x = self.pos_emb.z[:, :length].mT
+        f = self.factor * self.implicit_filter[1].freq.T
         for layer in network[:-1:2]:
-            x = torch.sin(f * layer(x))
-        x = network[-1](x)
+            x = torch.sin(f * to_rows(layer, x.mT))
+        k = to_rows(network[-1], x.mT)[0]
         if self.modulation is not None:
-            x = x * self.modulation(self.pos_emb.t[0, :length])[0]
-        return x.T
+            k = k * self.modulation(self.pos_emb.t[0, :length, 0])
+        return k
 
     def complete(self, state: dict[str, Tensor], prefix: str) -> None:
         """Tensors of a state dict below a prefix get the names of this module's; the

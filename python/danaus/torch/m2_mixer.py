@@ -16,8 +16,8 @@ from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
 from danaus.torch._packed import is_hooked
 from danaus.torch.conv import _longest
 from danaus.torch.functional import autocast
-from danaus.torch.hyena import _from_rows, _is_usual, _rows_by, _to_rows
 from danaus.torch.implicit import HyenaFilter
+from danaus.torch.projections import from_rows, is_usual, rows_by, to_rows
 from danaus.torch.short_filter import ShortFilter
 
 __all__ = ["M2Mixer"]
@@ -95,18 +95,18 @@ class M2Mixer(torch.nn.Module):
         y = self._convolve(self.filter_fn, v, x1, x2, offsets)
         if self.filter_fn2 is not None:
             y = y + self._convolve(self.filter_fn2, u.mT, None, None, offsets)
-        return _from_rows(self.out_linear, y)
+        return from_rows(self.out_linear, y)
 
     def _parts(self, u: Tensor, offsets) -> list[Tensor]:
         """x1, x2 and v [batch, width, length]. A usual layer computes them one by one,
         so that each is contiguous, and its gradients, too."""
         layer, short = self.in_linear, self.short_filter
-        if not _is_usual(layer) or is_hooked(short):
-            return list(short(_to_rows(layer, u), offsets).chunk(3, 1))
+        if not is_usual(layer) or is_hooked(short):
+            return list(short(to_rows(layer, u), offsets).chunk(3, 1))
         parts = zip(layer.weight.chunk(3), layer.bias.chunk(3))
         taps = zip(short.taps().chunk(3), short.bias.chunk(3))
         return [
-            short_conv(_rows_by(weight, bias, u), *few, offsets=offsets)
+            short_conv(rows_by(weight, bias, u), *few, offsets=offsets)
             for (weight, bias), few in zip(parts, taps)
         ]
 

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from danaus.torch._conv_functions import fail, long_conv, short_conv
 from danaus.torch._hyena_functions import hyena, mix_heads
 from danaus.torch.functional import ACTIVATIONS, activation_name
-from danaus.torch.hyena import _from_rows, _to_rows
 from danaus.torch.implicit import HyenaFilter
 from danaus.torch.models.base import Config, Generates, init_usual, need_sizes
 from danaus.torch.models.blocks import Blocks
+from danaus.torch.models.loss import cross_entropy
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, wide
 from danaus.torch.models.packing import Packing, Sequences, packing_of
+from danaus.torch.projections import from_rows, to_rows
 from danaus.torch.short_filter import ShortFilter
 
 # fmt: off
@@ -104,7 +105,7 @@ class HyenaMixer(nn.Module):
     def forward(
         self, u: Tensor, offsets: Tensor | None = None, longest: int | None = None
     ) -> Tensor:
-        rows = _to_rows(self.in_proj, u)
+        rows = to_rows(self.in_proj, u)
         longest = u.shape[1] if longest is None else longest
         k, skip = self.filter_fn(longest), self.filter_fn.bias
         taps = self.short_filter.taps(), self.short_filter.bias
@@ -118,7 +119,7 @@ class HyenaMixer(nn.Module):
             each = self.order - 1, self.filters
             k, skip = k.unflatten(0, each), skip.unflatten(0, each)
             y = hyena(rows, *taps, k, skip, offsets=offsets)
-        return _from_rows(self.out_proj, y)
+        return from_rows(self.out_proj, y)
 
 
 class Mlp(nn.Module):
@@ -234,7 +235,8 @@ class HyenaModel(HyenaPreTrained):
 
 class HyenaForCausalLM(HyenaPreTrained, Generates):
     """Scores of the next token, [batch, length, rows of the table]; with labels the
-    mean cross-entropy of those after the first of a sequence that are not -100.
+    mean cross-entropy of those after the first of a sequence that are not -100. With
+    loss_only there are no scores, whose memory a large vocabulary fills.
     generate() of transformers leaves out rows beyond vocab_size."""
 
     def __init__(self, config: HyenaConfig):
@@ -249,17 +251,22 @@ class HyenaForCausalLM(HyenaPreTrained, Generates):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         offsets: Any = None,
+        loss_only: bool = False,
         **ignored: Any,
     ) -> LogitsOutput:
         packing = self.packing(input_ids, attention_mask, offsets)
         h = self.run(input_ids, packing)
-        logits = nn.functional.linear(h, self.get_input_embeddings().weight)
-        if labels is None:
-            return LogitsOutput(None, packing.unpack(logits))
-        asked = packing.shifted(packing.pack(labels))
-        loss = nn.functional.cross_entropy(
-            wide(logits.flatten(0, 1)), asked.flatten(), ignore_index=-100
-        )
+        table = self.get_input_embeddings().weight
+        if labels is not None:
+            labels = packing.shifted(packing.pack(labels)).flatten()
+        if loss_only:
+            if labels is None:
+                fail("loss_only needs labels")
+            return LogitsOutput(cross_entropy(h.flatten(0, 1), table, labels))
+        logits = nn.functional.linear(h, table)
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(wide(logits.flatten(0, 1)), labels)
         return LogitsOutput(loss, packing.unpack(logits))
 
     def prepare_inputs_for_generation(

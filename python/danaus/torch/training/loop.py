@@ -191,20 +191,22 @@ class Training:
             return contextlib.nullcontext()
         return model.no_sync()
 
-    def _inputs(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         if self.device.type == "cpu":
             return inputs
         return {
             name: x.pin_memory().to(self.device, non_blocking=True)
+            if isinstance(x, Tensor)
+            else x
             for name, x in inputs.items()
         }
 
-    def _run(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> Any:
+    def _run(self, model: torch.nn.Module, inputs: dict[str, Any]) -> Any:
         is_16_bit = self.settings.dtype == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_16_bit):
             return model(**self._inputs(inputs))
 
-    def _loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    def _loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> Tensor:
         return self._run(model, inputs).loss
 
     def _settle(self) -> float:

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from danaus.torch._conv_functions import fail
 from danaus.torch.models.base import Pretrained
@@ -32,7 +31,7 @@ TRAINING, EVALUATION, ORDER = 0, 1, 2  # streams of random numbers of a seed
 class Part(NamedTuple):
     """The inputs of a model, and the number of labels in its mean loss."""
 
-    inputs: dict[str, Tensor]
+    inputs: dict[str, Any]
     labels: int
 
 
@@ -210,7 +209,8 @@ class NextTokens:
     def _part(self, arrays: tuple[np.ndarray, ...], part: slice) -> Part:
         found = torch.from_numpy(arrays[0][part])
         labels = found.numel() - len(found)
-        return Part({"input_ids": found, "labels": found}, labels)
+        inputs = {"input_ids": found, "labels": found, "loss_only": True}
+        return Part(inputs, labels)
 
 
 class MaskedTokens(NextTokens):
