@@ -5,8 +5,8 @@
         [--tokens 131072] [--ways eager,compiled] [--rounds N] [--tiny]
 
 "m2-bert" is M2-BERT-80M with the head for masked words at 15 % of the tokens, "hyena" a
-language model of width 768 and 6 blocks, "dna" one of width 256 and 8 blocks with 16
-words; after the colon stands the length of sequences, after another colon other tokens of
+language model of width 768 and 6 blocks with 50,257 words, "bytes" the same with 264,
+"dna" one of width 256 and 8 blocks with 16; after the colon stands the length of sequences, after another colon other tokens of
 a step. The other model has the same parameters, PyTorch's products and torch.fft
 (baselines/torch_models.py). A step is a forward and a backward pass under bf16 autocast and
 one of the fused AdamW. Times are medians over rounds in which both take turns, by a GPU's
@@ -32,6 +32,9 @@ FIELDS = (
 ).split()
 
 
+WORDS = {"m2-bert": 30000, "hyena": 50257, "bytes": 264, "dna": 16}
+
+
 def make(name: str, length: int, tiny: bool) -> torch.nn.Module:
     size = {"long_conv_l_max": length} if name == "m2-bert" else {"max_seq_len": length}
     if name == "m2-bert":
@@ -42,9 +45,10 @@ def make(name: str, length: int, tiny: bool) -> torch.nn.Module:
         return models.M2BertForMaskedLM(models.M2BertConfig(**size))
     size |= {"embed_dropout": 0.0}
     if name == "dna":
-        size |= {"d_model": 256, "n_layer": 8, "d_inner": 1024, "vocab_size": 16}
+        size |= {"d_model": 256, "n_layer": 8, "d_inner": 1024}
     else:
         size |= {"d_model": 768, "n_layer": 6, "d_inner": 3072}
+    size["vocab_size"] = WORDS[name]
     if tiny:
         size |= {"d_model": 32, "n_layer": 2, "d_inner": 64, "vocab_size": 64}
     return models.HyenaForCausalLM(models.HyenaConfig(**size))
@@ -83,7 +87,7 @@ def peak(device: str, run) -> float:
 def measure(o, name: str, length: int, tokens: int, way: str) -> dict:
     torch.manual_seed(length)
     model = make(name, length, o.tiny)
-    words = 64 if o.tiny else 16 if name == "dna" else 30000
+    words = 64 if o.tiny else WORDS[name]
     batch = max(1, tokens // length)
     ids = torch.randint(words, (batch, length), device=o.device)
     inputs = {"input_ids": ids, "labels": ids}
