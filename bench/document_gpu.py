@@ -48,6 +48,20 @@ def lanes(problem):
     return a * d
 
 
+STEPS = {"m2-bert": "M2-BERT-80M", "hyena": "Hyena, width 768, 6 blocks, 50,264 words",
+         "bytes": "Hyena, width 768, 6 blocks, 264 words", "dna": "Hyena, width 256, 8 blocks, 16 words"}
+
+
+def model_steps():
+    rows = [("model", "tokens", "way", "step, ms", "torch.fft, ms", "ratio", "GiB",
+             "torch.fft, GiB")]
+    for r in records("h200_model_steps"):
+        times = [f"{1e3 * float(r[name]):.3g}" for name in ("seconds", "torch_seconds")]
+        rows.append((STEPS[r["model"]], f"{r['batch']} x {int(r['length']):,}", r["way"],
+                     *times, f"{float(r['ratio']):.2f}", r["memory"], r["torch_memory"]))
+    return rows
+
+
 def h200_pairs():
     rows = [("width", "chain", "f16, us", "time / limit", "speed over dense", "tf32, us",
              "time / limit", "speed over dense")]
@@ -240,4 +254,4 @@ def races():
 
 TABLES = {f.__name__: f for f in (
     h200, each_method, h200_pairs, h100_any, h200_gradients, h200_small, h200_energy, h200_weak, calls,
-    layers, networks, h100_choices, versus, update, races)}
+    layers, networks, model_steps, h100_choices, versus, update, races)}
