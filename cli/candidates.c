@@ -2,25 +2,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/candidates.h"
 
+#include "cli/commands.h"
 #include "common/facts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+static const struct {
+    const char *name;
+    danaus_candidates kind;
+} kinds[] = {
+    { "dense", DANAUS_TRY_DENSE },
+    { "low-rank", DANAUS_TRY_LOW_RANK },
+    { "column-groups", DANAUS_TRY_COLUMN_GROUPS },
+    { "row-groups", DANAUS_TRY_ROW_GROUPS },
+    { "monarch", DANAUS_TRY_MONARCH },
+    { "fitted", DANAUS_TRY_FITTED },
+    { "sum", DANAUS_TRY_SUM },
+    { "sums", DANAUS_TRY_SUMS },
+};
+
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 static const char *kind_name(danaus_candidates kind)
 {
-    switch (kind) {
-    case DANAUS_TRY_DENSE: return "dense";
-    case DANAUS_TRY_LOW_RANK: return "low-rank";
-    case DANAUS_TRY_COLUMN_GROUPS: return "column-groups";
-    case DANAUS_TRY_ROW_GROUPS: return "row-groups";
-    case DANAUS_TRY_MONARCH: return "monarch";
-    case DANAUS_TRY_FITTED: return "expected";
-    case DANAUS_TRY_SUM: return "sum";
-    case DANAUS_TRY_SUMS: return "sums";
-    }
+    for (int n = 0; n < KINDS; n++)
+        if (kinds[n].kind == kind)
+            return kinds[n].name;
     return "unknown";
+}
+
+int candidates_of_layers(const char *text, uint32_t *found)
+{
+    const int first = 2, last = 6; /* column groups to sums */
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, ",");
+        int n = first;
+        while (n <= last &&
+               (strlen(kinds[n].name) != length || strncmp(kinds[n].name, at, length)))
+            n++;
+        if (n > last)
+            return usage_error(
+                "--candidates takes column-groups, row-groups, monarch, fitted or sum, "
+                "with commas between them, not \"%.*s\"",
+                (int)(length < 60 ? length : 60), at);
+        *found |= kinds[n].kind;
+        at += length;
+        if (!*at)
+            return STATUS_OK;
+    }
 }
 
 /* The patterns of each chain, with a plus between two. */
@@ -55,15 +86,15 @@ json_t *candidates_json(const danaus_candidate *candidates, int count)
     json_t *list = json_array();
     for (int n = 0; n < count; n++) {
         const danaus_candidate *c = &candidates[n];
-        json_t *counts = json_array();
+        json_t *of_chains = json_array();
         for (int k = 0; k < DANAUS_CANDIDATE_TERMS && c->counts[k]; k++)
-            json_array_append_new(counts, json_integer(c->counts[k]));
+            json_array_append_new(of_chains, json_integer(c->counts[k]));
         json_array_append_new(
             list,
             facts_of(
                 "kind:t patterns:o counts:o parameters:i error:n passes:d seconds:n "
                 "taken:b",
-                kind_name(c->kind), json_patterns(c->patterns, c->count), counts,
+                kind_name(c->kind), json_patterns(c->patterns, c->count), of_chains,
                 c->parameters, c->error, c->passes, c->seconds, c->taken));
     }
     return list;

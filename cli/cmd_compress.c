@@ -1,5 +1,6 @@
 /* danaus compress: a model with fewer weights, by what it does with texts, letters or images. */
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/candidates.h"
 #include "cli/commands.h"
 #include "cli/images.h"
 #include "cli/models.h"
@@ -23,7 +24,8 @@ static const usage use = {
 };
 
 typedef struct compression {
-    const char *text, *fasta, *image_path, *to, *layers;
+    const char *text, *fasta, *image_path, *to, *layers, *candidates;
+    uint32_t kinds; /* of candidates */
     double params, ridge;
     int64_t window, seed;
     int json;
@@ -103,6 +105,7 @@ static int compress(compression *c)
     danaus_model_compression how = { .share = c->params,
                                      .layers = c->layers,
                                      .ridge = c->ridge,
+                                     .candidates = c->kinds,
                                      .seed = (uint64_t)c->seed };
     if (progress_wanted()) {
         how.progress = progress_show;
@@ -120,7 +123,7 @@ static int compress(compression *c)
 /* True if a layer is no dense matrix, so that it was left alone. */
 static int stays(const danaus_model_layer *layer)
 {
-    return !layer->merged && !(layer->error > 0) &&
+    return !layer->merged && !(layer->speedup > 0) &&
            (layer->factors > 1 || layer->patterns->a > 1);
 }
 
@@ -304,6 +307,10 @@ int cmd_compress(int argc, char **argv)
         { "output", 'o', ARG_TEXT, &c.to, "NEW", "the folder to write" },
         { "layers", 0, ARG_TEXT, &c.layers, "REGEX",
           "only layers whose name matches this extended\nregular expression" },
+        { "candidates", 0, ARG_TEXT, &c.candidates, "KIND,...",
+          "kinds of chains that are tried for each layer\nbeside low rank: "
+          "column-groups, "
+          "row-groups,\nmonarch, fitted, sum (of two chains)" },
         { "ridge", 0, ARG_REAL, &c.ridge, "X",
           "regularisation towards the dense weights; default\n0.05" },
         { "seed", 0, ARG_COUNT, &c.seed, "N", "seed of random directions; default 0" },
@@ -318,6 +325,8 @@ int cmd_compress(int argc, char **argv)
         c.params > 1, "--params takes a number above 0, up to 1, not %g", c.params));
     TRY(refuse_if(
         c.ridge > 1e6, "--ridge takes a number above 0, up to 1e6, not %g", c.ridge));
+    if (c.candidates)
+        TRY(candidates_of_layers(c.candidates, &c.kinds));
     if ((c.text != NULL) + (c.fasta != NULL) + (c.image_path != NULL) > 1)
         return usage_error("one of --text, --fasta and --images is possible, not more");
     c.path = argv[1];

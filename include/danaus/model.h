@@ -183,12 +183,16 @@ typedef struct danaus_model_compression {
     uint64_t seed; /* of random directions at the output */
     danaus_progress_fn progress; /* or NULL */
     void *user;
-    uint64_t reserved[8];
+    uint32_t
+        candidates; /* danaus_candidates (factorize.h), but DANAUS_TRY_SUMS, that are
+                            tried for each layer beside low rank; 0: none */
+    uint32_t reserved[15];
 } danaus_model_compression;
 
 /* Replaces dense linear layers of blocks by layers of lower rank, so that `share` of their
    weights remains (biases do not count). A new layer keeps some of its rows, and the
-   coefficients that give the other rows. The fit uses what the model does with these sequences
+   coefficients that give the other rows; with `candidates` it is a chain, or the sum of two,
+   where such a layer with no more weights has a smaller error. The fit uses what the model does with these sequences
    (as in danaus_model_embed()), or only the weights if there are none. Layers are fitted one
    after the other: inputs come from the model as compressed so far, targets from the dense
    model. Each rank of each layer is weighed by how far the model's output moves: embeddings,

@@ -104,6 +104,9 @@ DANAUS_API void danaus_operator_plan_destroy(
 DANAUS_API size_t danaus_operator_plan_describe(
     const danaus_operator_plan *plan, char *text, size_t size);
 
+/* The sum of danaus_ks_plan_seconds() over all chains; 0 for NULL. */
+DANAUS_API double danaus_operator_plan_seconds(const danaus_operator_plan *plan);
+
 /* Packs again from device memory, like danaus_ks_weights_update_from(). w[l] is factor l,
    counted through all chains in order (danaus_operator_chain). */
 DANAUS_API danaus_status danaus_operator_plan_update(

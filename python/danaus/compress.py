@@ -23,6 +23,9 @@ CANDIDATES = {
     "fitted": lib.DANAUS_TRY_FITTED,
     "sum": lib.DANAUS_TRY_SUM,
 }
+LAYER_CANDIDATES = {
+    name: kind for name, kind in CANDIDATES.items() if name not in ("dense", "low-rank")
+}
 SUM_CANDIDATES = CANDIDATES | {"sums": lib.DANAUS_TRY_SUMS}
 _NAMES = {code: name for name, code in SUM_CANDIDATES.items()}
 MOST = 64  # candidates that are reported

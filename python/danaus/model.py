@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from danaus._arrays import ElementType, element_code, pointer
+from danaus._arrays import ElementType, choose, element_code, pointer
 from danaus._library import (
     Progress,
     check,
@@ -23,6 +23,7 @@ from danaus._library import (
     reading,
     text,
 )
+from danaus.compress import LAYER_CANDIDATES
 from danaus.device import Device, chosen
 from danaus.patterns import Pattern
 from danaus.tokenizer import Tokenizer, text_bytes, texts_of
@@ -409,6 +410,7 @@ class Model:
         *,
         images: np.ndarray | None = None,
         layers: str | None = None,
+        candidates: Iterable[str] = (),
         ridge: float = 0.05,
         seed: int = 0,
         progress: Progress = None,
@@ -422,6 +424,9 @@ class Model:
         params : the share of the weights of the replaced layers, in (0, 1].
         images : sample images, for vision transformers; see `classify`.
         layers : extended regular expression that names of layers match; None: all.
+        candidates : kinds of chains that are tried for each layer beside low rank:
+            "column-groups", "row-groups", "monarch", "fitted", "sum" (see
+            `danaus.compress`).
         ridge : regularisation towards the dense weights, relative to the inputs' mean
             square.
         seed : seed of the random directions at the output.
@@ -445,6 +450,8 @@ class Model:
         how = ffi.new("danaus_model_compression *")
         pattern = ffi.NULL if layers is None else ffi.new("char[]", layers.encode())
         how.share, how.layers, how.ridge, how.seed = params, pattern, ridge, seed
+        for kind in (candidates,) if isinstance(candidates, str) else candidates:
+            how.candidates |= choose(kind, LAYER_CANDIDATES, "a candidate for a layer")
         with listening(progress, "compress") as (how.progress, how.user):
             with self.device.in_use() as handle:
                 check(call(self._handle, handle, *samples, how))

@@ -99,7 +99,9 @@ def test_text(data, tmp_path, monkeypatch):
 def test_pathfinder(data, tmp_path, monkeypatch):
     pytest.importorskip("skimage")
     rows = run("pathfinder.py", data, tmp_path, monkeypatch)
-    assert [r["size"] for r in rows] == ["32"]
+    assert [(r["size"], r["seed"], r["steps"]) for r in rows] == [
+        ("32", "1", str(n)) for n in range(1, 7)
+    ]
     import pathfinder
 
     x, joined = pathfinder.pictures(str(data), 32, 40)

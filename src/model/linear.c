@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of a tensor's name. */
-
 /* The tensors of a layer, in the file. */
 typedef struct layer_view {
     int count;
@@ -375,61 +373,90 @@ danaus_status dn_linear_dense(
     return status;
 }
 
-static danaus_status fit_chain(const fit *f, danaus_chain **chain)
+static danaus_tensor numbers_at(const double *numbers)
 {
-    danaus_pattern p[2];
+    return (danaus_tensor){ .dtype = DANAUS_F64, .data = numbers };
+}
+
+/* The tensors that a chain's file would have. */
+static void view_factors(const danaus_chain *chain, layer_view *v)
+{
+    v->count = danaus_chain_count(chain);
+    for (int i = 0; i < v->count; i++) {
+        v->patterns[i] = danaus_chain_pattern(chain, i);
+        v->weights[i] = numbers_at(danaus_chain_weights_const(chain, i));
+    }
+}
+
+/* Those of a fit: one chain, or two whose sum it is. */
+static void view_fit(const fit *f, layer_view v[2])
+{
     int first = f->dense; /* the basis alone is the layer */
-    fitted_patterns(f->rows, f->cols, f->rank, p);
-    TRY(danaus_chain_create(p + first, 2 - first, DANAUS_F32, chain));
-    if (!first)
-        dn_convert(
-            DANAUS_F64, f->left, DANAUS_F32, danaus_chain_weights(*chain, 0),
-            f->rows * f->rank);
-    dn_convert(
-        DANAUS_F64, f->basis, DANAUS_F32, danaus_chain_weights(*chain, 1 - first),
-        f->rank * f->cols);
-    float *bias = dn_calloc((size_t)f->rows, sizeof *bias);
-    danaus_status status = DANAUS_ERR_MEMORY;
-    if (bias) {
-        dn_convert(DANAUS_F64, f->bias, DANAUS_F32, bias, f->rows);
-        status = danaus_chain_set_bias(*chain, bias);
+    v[0] = v[1] = (layer_view){ 0 };
+    if (f->chain[0]) {
+        view_factors(f->chain[0], &v[0]);
+        if (f->chain[1])
+            view_factors(f->chain[1], &v[1]);
+    } else {
+        danaus_pattern p[2];
+        fitted_patterns(f->rows, f->cols, f->rank, p);
+        v[0].count = 2 - first;
+        memcpy(v[0].patterns, p + first, (size_t)v[0].count * sizeof *p);
+        v[0].weights[0] = numbers_at(f->left);
+        v[0].weights[1 - first] = numbers_at(f->basis);
     }
-    dn_free(bias);
-    if (status != DANAUS_OK) {
-        danaus_chain_destroy(*chain);
-        *chain = NULL;
+    v[0].bias = numbers_at(f->bias);
+}
+
+/* The numbers that are stored. */
+static int64_t fit_size(const fit *f, const layer_view v[2])
+{
+    int64_t numbers = 0;
+    if (!f->chain[0] && !f->dense)
+        return dn_fit_parameters(f->rows, f->cols, f->rank);
+    for (int i = 0; i < 2; i++)
+        for (int n = 0; n < v[i].count; n++)
+            numbers += numbers_of(v[i].patterns[n]);
+    return numbers;
+}
+
+static danaus_status make_fitted(
+    linear *layer, danaus_device *device, const layer_view v[2])
+{
+    danaus_ks_desc desc = desc_of(&layer->shape, 1);
+    if (v[1].count) {
+        TRY(note_sum(layer, v));
+        return plan_sum(layer, device, v);
     }
-    return status == DANAUS_ERR_MEMORY ? dn_fail_memory(1, "a bias") : status;
+    TRY(plan(layer, device, v[0].patterns, v[0].count, &desc));
+    return pack(layer, device, &v[0], layer->rows);
 }
 
 danaus_status dn_linear_fitted(
     linear *layer, danaus_device *device, const char *name, fit *f,
     const linear_shape *shape)
 {
-    danaus_chain *chain = NULL;
-    danaus_pattern p[2];
-    danaus_ks_desc desc = desc_of(shape, 1);
-    int first = f->dense;
-    fitted_patterns(f->rows, f->cols, f->rank, p);
-    *layer = (linear){ .shape = *shape };
+    layer_view v[2];
+    view_fit(f, v);
+    *layer = (linear){ .shape = *shape, .rows = f->rows, .cols = f->cols };
+    layer->biased = f->chain[0] != NULL;
     danaus_status status = name_layer(layer, name);
     if (status == DANAUS_OK)
-        status = fit_chain(f, &chain);
-    if (status == DANAUS_OK)
-        status = plan(layer, device, p + first, 2 - first, &desc);
-    if (status == DANAUS_OK)
-        status = danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
-    danaus_chain_destroy(chain);
+        status = make_fitted(layer, device, v);
     if (status != DANAUS_OK) {
         dn_linear_close(layer);
         return status;
     }
-    layer->parameters = dn_fit_parameters(f->rows, f->cols, f->rank);
-    if (f->dense)
-        layer->parameters = f->rows * f->cols;
+    layer->parameters = fit_size(f, v);
     layer->fitted = *f;
     *f = (fit){ 0 };
     return DANAUS_OK;
+}
+
+double dn_linear_seconds(const linear *layer)
+{
+    return layer->sum ? danaus_operator_plan_seconds(layer->sum)
+                      : danaus_ks_plan_seconds(layer->plan);
 }
 
 void dn_linear_close(linear *layer)

@@ -38,7 +38,7 @@ typedef struct linear {
     char *name;
     linear_shape shape; /* that it was made for */
     int64_t rows, cols, parameters;
-    int biased;             /* the file has a bias for it */
+    int biased;             /* the file has a bias for it, or a fit of chains */
     int gated;              /* y is activation(u) v: shape.gated, and the device can */
     int is_chain;           /* the file has factors in place of a matrix */
     int64_t factors, first; /* of a sum of two chains, `first` of the first; else 0 */
@@ -70,6 +70,9 @@ danaus_status dn_linear_fitted(
     linear *layer, danaus_device *device, const char *name, fit *f,
     const linear_shape *shape);
 void dn_linear_close(linear *layer);
+
+/* The expected seconds of a product of shape.tokens rows. */
+double dn_linear_seconds(const linear *layer);
 
 /* True for layers that can run. */
 static inline int dn_linear_is_open(const linear *layer)

@@ -453,13 +453,8 @@ static danaus_status check_compression(
 {
     if (!how)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a description of compression is needed");
-    if (!(how->share > 0 && how->share <= 1))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT,
-            "the share of the weights is %g and has to be above 0 and at most 1",
-            how->share);
     TRY(check_range("ridge", how->ridge, 1e6));
-    TRY(dn_check_reserved(how->reserved, sizeof how->reserved));
+    TRY(dn_compression_check(how));
     return device->backend->on_host
                ? DANAUS_OK
                : dn_fail(

@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tensors of an interpolated layer, and its placeholder. */
-#define LAYER_TENSORS 6
+/* Tensors of a layer of chains, with its bias and placeholder. */
+#define LAYER_TENSORS (DANAUS_MAX_FACTORS + 2)
 #define MOST_NAME     256
 
 /* Tensors to be written, with what had to be made for them. */
@@ -89,6 +89,39 @@ static danaus_status add_interpolated(writing *w, const linear *layer)
     return status;
 }
 
+/* LAYER.PART.weights.0, .1, ... */
+static danaus_status add_factors(
+    writing *w, const linear *layer, const char *part, const danaus_chain *chain)
+{
+    char name[64];
+    for (int i = 0; i < danaus_chain_count(chain); i++) {
+        danaus_pattern p = danaus_chain_pattern(chain, i);
+        snprintf(name, sizeof name, "%sweights.%d", part, i);
+        TRY(
+            add(w, layer->name, name, 4, (const int64_t[]){ p.a, p.b, p.c, p.d },
+                danaus_chain_weights_const(chain, i)));
+    }
+    return DANAUS_OK;
+}
+
+/* A chain, or a sum of two, whose first has the bias. */
+static danaus_status add_chains(writing *w, const linear *layer)
+{
+    const fit *f = &layer->fitted;
+    int is_sum = f->chain[1] != NULL;
+    TRY(add_factors(w, layer, is_sum ? "first." : "", f->chain[0]));
+    if (is_sum)
+        TRY(add_factors(w, layer, "second.", f->chain[1]));
+    return add(w, layer->name, is_sum ? "first.bias" : "bias", 1, &f->rows, f->bias);
+}
+
+static danaus_status add_fitted(writing *w, const linear *layer)
+{
+    if (layer->fitted.chain[0])
+        return add_chains(w, layer);
+    return layer->fitted.dense ? add_dense(w, layer) : add_interpolated(w, layer);
+}
+
 /* An empty tensor, for readers that look for a matrix. */
 static danaus_status add_placeholder(writing *w, const linear *layer)
 {
@@ -134,7 +167,7 @@ static danaus_status list_tensors(writing *w)
     for (int i = 0; i < model->linears; i++) {
         const linear *layer = &model->linear[i];
         if (layer->fitted.basis)
-            TRY(layer->fitted.dense ? add_dense(w, layer) : add_interpolated(w, layer));
+            TRY(add_fitted(w, layer));
         if (dn_structure_has(layer) && !is_marked(model, layer))
             TRY(add_placeholder(w, layer));
     }

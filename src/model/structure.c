@@ -109,7 +109,7 @@ static json_t *layer_of(const linear *layer)
     const danaus_pattern basis = { 1, f->rank, f->cols, 1 },
                          others = { 1, f->rows - f->rank, f->rank, 1 };
     int64_t first = layer->first;
-    if (f->basis)
+    if (f->basis && !f->chain[0])
         return json_pack(
             "{s:s, s:o, s:o}", "kind", "interpolated", "basis", chain_of(&basis, 1, 1),
             "others", chain_of(&others, 1, 1));

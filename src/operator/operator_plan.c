@@ -421,3 +421,11 @@ size_t danaus_operator_plan_describe(
     }
     return t.length;
 }
+
+double danaus_operator_plan_seconds(const danaus_operator_plan *plan)
+{
+    double seconds = 0;
+    for (int i = 0; plan && i < plan->stages; i++)
+        seconds += danaus_ks_plan_seconds(plan->stage[i].plan);
+    return seconds;
+}

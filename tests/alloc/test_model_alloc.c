@@ -4,6 +4,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
+#include "danaus/factorize.h"
 #include "support/bert.h"
 #include "support/files.h"
 #include "support/m2_bert.h"
@@ -128,6 +129,17 @@ static danaus_status compress_once(scene *s)
     return renew(s, status);
 }
 
+static danaus_status compress_to_chains_once(scene *s)
+{
+    const danaus_model_compression how = { .share = 0.6,
+                                           .layers = "query|output",
+                                           .candidates =
+                                               DANAUS_TRY_MONARCH | DANAUS_TRY_SUM };
+    danaus_status status =
+        danaus_model_compress(s->model, s->device, SEQUENCES, s->offsets, s->ids, &how);
+    return renew(s, status);
+}
+
 static void models_live_without_memory(void **state)
 {
     (void)state;
@@ -136,6 +148,7 @@ static void models_live_without_memory(void **state)
     fail_each(&s, load_once);
     fail_each(&s, embed_once);
     fail_each(&s, compress_once);
+    fail_each(&s, compress_to_chains_once);
     close_scene(&s);
 }
 
@@ -149,7 +162,7 @@ static void models_are_saved_without_memory(void **state)
     (void)state;
     scene s;
     open_scene(&s);
-    const danaus_model_compression how = { .share = 0.5 };
+    const danaus_model_compression how = { .share = 0.5, .candidates = DANAUS_TRY_SUM };
     assert_ok(
         danaus_model_compress(s.model, s.device, SEQUENCES, s.offsets, s.ids, &how));
     assert_ok(embed(&s, s.before));

@@ -377,6 +377,11 @@ def main(folder):
     refuses("no file", 1, "nothing", "embed", model, "--text", folder / "nothing", "-o", e)
     (folder / "bad").write_bytes(b"a b\n\xff\n")
     refuses("no UTF-8", 1, "line 2:", "embed", model, "--text", folder / "bad", "-o", e)
+    chains = facts("compress", model, "--text", text, "--params", 0.6, "-o",
+                   folder / "chains", "--candidates", "monarch,sum")
+    assert chains["parameters"] <= 0.6 * chains["dense_parameters"]
+    refuses("unknown candidates", 2, "monarch, fitted or sum, with commas between them, not",
+            "compress", model, "--params", 0.5, "-o", new, "--candidates", "monarch,low-rank")
     refuses("a share of 2", 2, "up to 1", "compress", model, "--text", text,
             "--params", 2, "-o", new)
     refuses("no layer", 1, "matches", "compress", model, "--text", text,

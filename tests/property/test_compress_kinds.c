@@ -24,7 +24,8 @@
 
 enum { SAMPLES = 60, LONGEST = 12, MOST_LAYERS_HERE = 24 };
 
-#define RIDGE 0.05
+#define RIDGE  0.05
+#define CHAINS (DANAUS_TRY_MONARCH | DANAUS_TRY_COLUMN_GROUPS | DANAUS_TRY_SUM)
 
 typedef enum kind { M2, HYENA, VIT, HYENA_VIT, M2_VIT, KINDS } kind;
 
@@ -41,8 +42,43 @@ typedef struct scene {
     float *pixels;
 } scene;
 
+/* What layers are, those of both sizes divisible by 4 if it is structure. */
+typedef enum planted { NOTHING, RANK_2, MONARCH_1, FOUR_BLOCKS } planted;
+
 /* Numbers of a layer become a product of this rank. */
-static void plant(named_arrays *arrays, rng *r, int64_t rank)
+static void fill_rank(rng *r, int64_t rank, int64_t rows, int64_t cols, float *w)
+{
+    memset(w, 0, (size_t)(rows * cols) * sizeof *w);
+    for (int64_t k = 0; k < rank; k++) {
+        double left[256], right[256];
+        for (int64_t n = 0; n < rows; n++)
+            left[n] = rng_sign(r);
+        for (int64_t n = 0; n < cols; n++)
+            right[n] = rng_sign(r) / sqrt((double)cols);
+        for (int64_t n = 0; n < rows * cols; n++)
+            w[n] += (float)(left[n / cols] * right[n % cols]);
+    }
+}
+
+/* Those of four blocks on the diagonal, or of a Monarch matrix of four groups and block rank 1. */
+static void fill_structure(rng *r, planted what, int64_t rows, int64_t cols, float *w)
+{
+    float left[4][256], right[4][256];
+    for (int64_t n = 0; n < 4 * 256; n++) {
+        left[n / 256][n % 256] = (float)rng_sign(r);
+        right[n / 256][n % 256] = (float)(rng_sign(r) / sqrt((double)cols));
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            int64_t group = 4 * j / cols;
+            w[i * cols + j] = what == MONARCH_1 ? left[group][i] * right[i % 4][j]
+                              : 4 * i / rows == group
+                                  ? (float)(rng_sign(r) / sqrt((double)cols))
+                                  : 0;
+        }
+}
+
+static void plant(named_arrays *arrays, rng *r, planted what)
 {
     for (int i = 0; i < arrays->count; i++) {
         const danaus_tensor *t = &arrays->tensor[i];
@@ -53,29 +89,24 @@ static void plant(named_arrays *arrays, rng *r, int64_t rank)
         if (t->ndim != 2 || !is_layer)
             continue;
         float *w = (float *)(uintptr_t)t->data;
-        memset(w, 0, (size_t)(t->shape[0] * t->shape[1]) * sizeof *w);
-        for (int64_t k = 0; k < rank; k++) {
-            double left[256], right[256];
-            for (int64_t n = 0; n < t->shape[0]; n++)
-                left[n] = rng_sign(r);
-            for (int64_t n = 0; n < t->shape[1]; n++)
-                right[n] = rng_sign(r) / sqrt((double)t->shape[1]);
-            for (int64_t n = 0; n < t->shape[0] * t->shape[1]; n++)
-                w[n] += (float)(left[n / t->shape[1]] * right[n % t->shape[1]]);
-        }
+        if (what == RANK_2)
+            fill_rank(r, 2, t->shape[0], t->shape[1], w);
+        else if (t->shape[0] % 4 == 0 && t->shape[1] % 4 == 0)
+            fill_structure(r, what, t->shape[0], t->shape[1], w);
     }
 }
 
-static void load_tokens(scene *s, rng *r, int64_t rank)
+static void load_tokens(scene *s, rng *r, planted what)
 {
     int64_t longest, vocabulary;
     if (s->kind == M2) {
         do {
             m2_free(&s->m2);
             s->m2 = m2_random(r);
-        } while (s->m2.width < 10 || s->m2.inner < 10 || s->m2.length < LONGEST);
-        if (rank)
-            plant(&s->m2.arrays, r, rank);
+        } while (s->m2.width < 10 || s->m2.inner < 10 || s->m2.length < LONGEST ||
+                 (what > RANK_2 && s->m2.width % 4));
+        if (what)
+            plant(&s->m2.arrays, r, what);
         s->model = m2_load(&s->m2, device);
         longest = LONGEST;
         vocabulary = s->m2.vocabulary;
@@ -83,9 +114,10 @@ static void load_tokens(scene *s, rng *r, int64_t rank)
         do {
             hyena_free(&s->hyena);
             s->hyena = hyena_random(r, 2 * LONGEST);
-        } while (s->hyena.width < 8 || s->hyena.filter.length < LONGEST);
-        if (rank)
-            plant(&s->hyena.arrays, r, rank);
+        } while (s->hyena.width < 8 || s->hyena.filter.length < LONGEST ||
+                 (what > RANK_2 && s->hyena.width % 4));
+        if (what)
+            plant(&s->hyena.arrays, r, what);
         hyena_write(&s->hyena);
         s->model = hyena_load(&s->hyena, device);
         longest = LONGEST;
@@ -115,14 +147,14 @@ static void load_images(scene *s, rng *r)
         s->pixels[i] = (float)rng_sign(r);
 }
 
-static scene *make(kind of, uint64_t seed, int64_t rank)
+static scene *make(kind of, uint64_t seed, planted what)
 {
     rng r = { seed };
     scene *s = calloc(1, sizeof *s);
     assert_non_null(s);
     s->kind = of;
     if (of == M2 || of == HYENA)
-        load_tokens(s, &r, rank);
+        load_tokens(s, &r, what);
     else
         load_images(s, &r);
     return s;
@@ -209,7 +241,7 @@ static void all_weights_are_as_good_as_the_dense_ones(void **state)
     (void)state;
     const danaus_model_compression how = { .share = 1, .ridge = RIDGE };
     for (int round = 0; round < 4 * KINDS; round++) {
-        scene *s = make((kind)(round % KINDS), (uint64_t)round, 0);
+        scene *s = make((kind)(round % KINDS), (uint64_t)round, NOTHING);
         expect_losses(s, &how, expect_good);
         end(s);
     }
@@ -220,7 +252,7 @@ static void layers_of_low_rank_are_found_again(void **state)
 {
     (void)state;
     for (int round = 0; round < 6; round++) {
-        scene *s = make(round % 2 ? M2 : HYENA, (uint64_t)(60 + round), 2);
+        scene *s = make(round % 2 ? M2 : HYENA, (uint64_t)(60 + round), RANK_2);
         const danaus_model_compression how = { .share = 0.8,
                                                .ridge = RIDGE,
                                                .layers = "linear|proj|fc" };
@@ -233,8 +265,9 @@ static void budgets_are_kept(void **state)
 {
     (void)state;
     for (int round = 0; round < 3 * KINDS; round++) {
-        scene *s = make((kind)(round % KINDS), (uint64_t)(20 + round), 0);
-        const danaus_model_compression how = { .share = 0.6 };
+        scene *s = make((kind)(round % KINDS), (uint64_t)(20 + round), NOTHING);
+        const danaus_model_compression how = { .share = 0.6,
+                                               .candidates = round % 2 ? CHAINS : 0 };
         danaus_model_layer layer;
         assert_ok(compress(s, &how));
         int64_t kept = 0, dense = 0;
@@ -252,8 +285,11 @@ static void errors_are_those_that_are_told(void **state)
 {
     (void)state;
     for (int round = 0; round < 2 * KINDS; round++) {
-        scene *s = make((kind)(round % KINDS), (uint64_t)(80 + round), 0);
-        expect_losses(s, &(danaus_model_compression){ .share = 0.3 }, expect_told_loss);
+        scene *s = make((kind)(round % KINDS), (uint64_t)(80 + round), NOTHING);
+        const danaus_model_compression how = { .share = 0.3,
+                                               .candidates =
+                                                   round / KINDS ? CHAINS : 0 };
+        expect_losses(s, &how, expect_told_loss);
         end(s);
     }
 }
@@ -265,7 +301,7 @@ static void no_rank_loses_less_than_can_be_and_more_weights_lose_no_more(void **
     for (int round = 0; round < KINDS; round++) {
         double before = INFINITY;
         for (double share = 0.3; share <= 1; share += 0.35) {
-            scene *s = make((kind)round, (uint64_t)(120 + round), 0);
+            scene *s = make((kind)round, (uint64_t)(120 + round), NOTHING);
             linear *layer = s->model->linear;
             reader dense[MOST_LAYERS_HERE] = { 0 };
             char name[200];
@@ -301,7 +337,7 @@ static void remove_saved(void)
 static void a_folder_that_cannot_be_filled_is_gone(void **state)
 {
     (void)state;
-    scene *s = make((kind)0, 40, 0);
+    scene *s = make((kind)0, 40, NOTHING);
     char folder[160];
     struct rlimit limit, small;
     struct stat there;
@@ -324,24 +360,70 @@ static void a_folder_that_cannot_be_filled_is_gone(void **state)
     end(s);
 }
 
+static void expect_near(const float *y, const float *z, int64_t count)
+{
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        error += ((double)y[i] - z[i]) * ((double)y[i] - z[i]);
+        size += (double)y[i] * y[i];
+    }
+    assert_true(error <= 1e-8 * size);
+}
+
+static void expect_saved(const scene *s)
+{
+    char folder[160];
+    int64_t numbers;
+    danaus_model *saved;
+    snprintf(folder, sizeof folder, "%s", scratch_path("saved"));
+    assert_ok(danaus_model_save(s->model, folder));
+    assert_ok(danaus_model_load(device, folder, &saved));
+    for (int i = 0; i < s->model->linears; i++)
+        expect_rounded(&saved->linear[i], &s->model->linear[i]);
+    float *y = run(s, s->model, &numbers), *z = run(s, saved, &numbers);
+    expect_near(y, z, numbers);
+    free(y);
+    free(z);
+    danaus_model_destroy(saved);
+    remove_saved();
+}
+
 static void saved_models_are_the_same(void **state)
 {
     (void)state;
     for (int round = 0; round < 3 * KINDS; round++) {
-        scene *s = make((kind)(round % KINDS), (uint64_t)(40 + round), 0);
+        scene *s = make((kind)(round % KINDS), (uint64_t)(40 + round), NOTHING);
         const danaus_model_compression how = { .share = 0.7 };
-        char folder[160];
-        danaus_model *saved;
         assert_ok(compress(s, &how));
-        snprintf(folder, sizeof folder, "%s", scratch_path("saved"));
-        assert_ok(danaus_model_save(s->model, folder));
-        assert_ok(danaus_model_load(device, folder, &saved));
-        for (int i = 0; i < s->model->linears; i++)
-            expect_rounded(&saved->linear[i], &s->model->linear[i]);
-        danaus_model_destroy(saved);
-        remove_saved();
+        expect_saved(s);
         end(s);
     }
+}
+
+static void layers_that_are_chains_become_chains(void **state)
+{
+    (void)state;
+    int chains = 0, sums = 0;
+    for (int round = 0; round < 12; round++) {
+        int is_sum = round / 2 % 2;
+        scene *s = make(
+            round % 2 ? M2 : HYENA, (uint64_t)(200 + round),
+            is_sum ? FOUR_BLOCKS : MONARCH_1);
+        const danaus_model_compression how = { .share = 0.5,
+                                               .layers = "linear|proj|fc",
+                                               .candidates = is_sum
+                                                                 ? DANAUS_TRY_SUM
+                                                                 : DANAUS_TRY_MONARCH };
+        expect_losses(s, &how, expect_told_loss);
+        for (int i = 0; i < s->model->linears; i++) {
+            const fit *f = &s->model->linear[i].fitted;
+            chains += f->chain[0] && !f->chain[1];
+            sums += f->chain[1] != NULL;
+        }
+        expect_saved(s);
+        end(s);
+    }
+    assert_true(chains > 0 && sums > 0);
 }
 
 /* ---- other ways ---- */
@@ -351,7 +433,7 @@ static void weights_alone_are_enough(void **state)
     (void)state;
     const int64_t offsets[] = { 0 };
     for (int round = 0; round < 2 * KINDS; round++) {
-        scene *s = make((kind)(round % KINDS), (uint64_t)(100 + round), 0);
+        scene *s = make((kind)(round % KINDS), (uint64_t)(100 + round), NOTHING);
         const danaus_model_compression how = { .share = round < KINDS ? 1 : 0.5 };
         if (s->pixels)
             assert_ok(danaus_model_compress_images(s->model, device, 0, NULL, &how));
@@ -370,7 +452,7 @@ static void failure_leaves_the_model_alone(void **state)
 {
     (void)state;
     for (kind of = M2; of < KINDS; of++) {
-        scene *s = make(of, 7, 0);
+        scene *s = make(of, 7, NOTHING);
         int64_t numbers;
         float *before = run(s, s->model, &numbers);
         for (double done = -1; done < 0.7; done += 0.27) {
@@ -386,6 +468,8 @@ static void failure_leaves_the_model_alone(void **state)
         how = (danaus_model_compression){ .share = 1e-9 };
         assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
         how = (danaus_model_compression){ .share = 2 };
+        assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
+        how = (danaus_model_compression){ .share = 0.5, .candidates = DANAUS_TRY_SUMS };
         assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
         float *after = run(s, s->model, &numbers);
         assert_memory_equal(before, after, (size_t)numbers * sizeof *after);
@@ -405,7 +489,7 @@ static void samples_are_of_the_kind_of_the_model(void **state)
     const int64_t offsets[] = { 0, 1 };
     const int32_t id = 0, other = 1 << 20;
     float pixels[VIT_IMAGE] = { 0 };
-    scene *s = make(VIT, 1, 0);
+    scene *s = make(VIT, 1, NOTHING);
     assert_status(
         danaus_model_compress(s->model, device, 1, offsets, &id, &how),
         DANAUS_ERR_UNSUPPORTED);
@@ -416,7 +500,7 @@ static void samples_are_of_the_kind_of_the_model(void **state)
         danaus_model_compress_images(s->model, device, 1, pixels, NULL),
         DANAUS_ERR_ARGUMENT);
     end(s);
-    s = make(M2, 1, 0);
+    s = make(M2, 1, NOTHING);
     assert_status(
         danaus_model_compress_images(s->model, device, 1, pixels, &how),
         DANAUS_ERR_UNSUPPORTED);
@@ -439,6 +523,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_rank_loses_less_than_can_be_and_more_weights_lose_no_more),
         cmocka_unit_test(a_folder_that_cannot_be_filled_is_gone),
         cmocka_unit_test(saved_models_are_the_same),
+        cmocka_unit_test(layers_that_are_chains_become_chains),
         cmocka_unit_test(weights_alone_are_enough),
         cmocka_unit_test(failure_leaves_the_model_alone),
         cmocka_unit_test(samples_are_of_the_kind_of_the_model),

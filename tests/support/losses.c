@@ -64,10 +64,37 @@ static void weight_row(
         w[j] = number_at(model, layer->name, "weight", i * layer->cols + j);
 }
 
-/* Row i of what was fitted. */
-static void fitted_row(const fit *f, int64_t i, double *k)
+/* v := v K for a factor w[a][b][c][d]. */
+static void through_factor(danaus_pattern p, const double *w, double *v)
 {
-    for (int64_t j = 0; j < f->cols; j++) {
+    double to[MOST] = { 0 };
+    for (int64_t a = 0; a < p.a; a++)
+        for (int64_t b = 0; b < p.b; b++)
+            for (int64_t c = 0; c < p.c; c++)
+                for (int64_t d = 0; d < p.d; d++)
+                    to[(a * p.c + c) * p.d + d] +=
+                        v[(a * p.b + b) * p.d + d] *
+                        w[((a * p.b + b) * p.c + c) * p.d + d];
+    memcpy(v, to, sizeof to);
+}
+
+static void add_chain_row(const danaus_chain *chain, int64_t i, int64_t cols, double *k)
+{
+    double v[MOST] = { 0 };
+    v[i] = 1;
+    for (int l = 0; l < danaus_chain_count(chain); l++)
+        through_factor(
+            danaus_chain_pattern(chain, l), danaus_chain_weights_const(chain, l), v);
+    for (int64_t j = 0; j < cols; j++)
+        k[j] += v[j];
+}
+
+void fit_row(const fit *f, int64_t i, double *k)
+{
+    memset(k, 0, (size_t)f->cols * sizeof *k);
+    for (int n = 0; n < 2 && f->chain[n]; n++)
+        add_chain_row(f->chain[n], i, f->cols, k);
+    for (int64_t j = 0; j < f->cols && !f->chain[0]; j++) {
         k[j] = f->dense ? f->basis[i * f->cols + j] : 0;
         for (int64_t t = 0; t < f->rank && !f->dense; t++)
             k[j] += f->left[i * f->rank + t] * f->basis[t * f->cols + j];
@@ -89,7 +116,7 @@ static void add_row(
     const fit *f = &layer->fitted;
     double k[MOST], w[MOST], moved[MOST] = { 0 }, sum = 0, square = 0;
     double bias = number_at(model, layer->name, "bias", i);
-    fitted_row(f, i, k);
+    fit_row(f, i, k);
     weight_row(model, layer, i, w);
     for (int64_t t = 0; t < here->rows; t++) {
         const float *there = dense->x + t * f->cols, *x = here->x + t * f->cols;
@@ -216,7 +243,7 @@ void expect_best_of_rank(const danaus_model *model, const linear *layer)
     double k[MOST], row[MOST], lost = 0, size = 0;
     for (int64_t i = 0; i < rows; i++) {
         weight_row(model, layer, i, row);
-        fitted_row(&layer->fitted, i, k);
+        fit_row(&layer->fitted, i, k);
         for (int64_t j = 0; j < cols; j++) {
             w.at[i * cols + j] = row[j];
             size += row[j] * row[j];
@@ -241,13 +268,17 @@ void expect_rounded(const linear *found, const linear *layer)
     const fit *f = &layer->fitted;
     double k[MOST], wanted[MOST];
     assert_int_equal(found->parameters, layer->parameters);
-    if (!f->basis || f->dense)
+    assert_int_equal(found->factors, layer->factors);
+    assert_memory_equal(
+        found->patterns, layer->patterns,
+        (size_t)found->factors * sizeof *found->patterns);
+    if (!f->basis || f->dense || f->chain[0])
         return;
     assert_int_equal(found->fitted.rank, f->rank);
     for (int64_t i = 0; i < f->rows; i++) {
         double bias = fabs(f->bias[i]);
-        fitted_row(&found->fitted, i, k);
-        fitted_row(f, i, wanted);
+        fit_row(&found->fitted, i, k);
+        fit_row(f, i, wanted);
         for (int64_t t = 0; t < f->rank; t++)
             bias += fabs(f->left[i * f->rank + t] * f->bias[f->kept[t]]);
         assert_true(fabs(found->fitted.bias[i] - f->bias[i]) <= 3 * 0x1p-24 * bias);

@@ -17,6 +17,9 @@ typedef struct reader {
 void readers_start(danaus_model *model, reader *of);
 void readers_stop(danaus_model *model);
 
+/* Row i of the matrix that was fitted, k[N]. */
+void fit_row(const fit *f, int64_t i, double *k);
+
 /* What a layer loses of the targets Y = W X' + bias, where X' are its inputs in the dense model
    and X those in the compressed one. */
 typedef struct loss {

@@ -5,7 +5,9 @@
 
 #include "math/lapack_library.h"
 #include "model/compress/fit.h"
+#include "danaus/factorize.h"
 #include "support/device.h"
+#include "support/losses.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -102,16 +104,11 @@ static double loss_of(const scene *s, const double *k, const double *bias)
 static void multiply_out(const fit *f, double *k)
 {
     for (int64_t i = 0; i < f->rows; i++)
-        for (int64_t j = 0; j < f->cols; j++) {
-            k[i * f->cols + j] = f->dense ? f->basis[i * f->cols + j] : 0;
-            for (int64_t t = 0; t < f->rank && !f->dense; t++)
-                k[i * f->cols + j] +=
-                    f->left[i * f->rank + t] * f->basis[t * f->cols + j];
-        }
+        fit_row(f, i, k + i * f->cols);
 }
 
 /* Moves a number of the factors or the bias either way: the loss never falls. */
-static void expect_least(const scene *s, fit *f, double loss)
+static void expect_least(const scene *s, fit *f, double least)
 {
     double k[MOST * MOST];
     double *const parts[] = { f->left, f->basis, f->bias };
@@ -123,7 +120,7 @@ static void expect_least(const scene *s, fit *f, double loss)
                 double before = parts[part][i];
                 parts[part][i] += way * 1e-4 * (fabs(before) + 0.1);
                 multiply_out(f, k);
-                assert_true(loss_of(s, k, f->bias) >= loss * (1 - 1e-12));
+                assert_true(loss_of(s, k, f->bias) >= least * (1 - 1e-12));
                 parts[part][i] = before;
             }
 }
@@ -147,12 +144,12 @@ static void fits_have_the_least_loss_of_their_rank(void **state)
             rest += gains[rank];
             assert_ok(dn_problem_fit(&s->p, rank, &f));
             multiply_out(&f, k);
-            double loss = loss_of(s, k, f.bias);
-            if (!(fabs(loss - rest) <= 1e-8 * rest))
+            double found = loss_of(s, k, f.bias);
+            if (!(fabs(found - rest) <= 1e-8 * rest))
                 fail_msg(
                     "%d x %d of rank %d: the loss is %.12g, not %.12g", (int)s->rows,
-                    (int)s->cols, (int)rank, loss, rest);
-            expect_least(s, &f, loss);
+                    (int)s->cols, (int)rank, found, rest);
+            expect_least(s, &f, found);
             for (int64_t t = 0; t < rank; t++)
                 for (int64_t u = 0; u < rank; u++)
                     assert_true(f.left[f.kept[t] * rank + u] == (t == u));
@@ -163,25 +160,134 @@ static void fits_have_the_least_loss_of_their_rank(void **state)
     }
 }
 
-static void errors_are_those_of_a_recomputation(void **state)
+/* ---- chains ---- */
+
+#define ALL_CANDIDATES (2 * DANAUS_TRY_SUM - 1)
+
+static int64_t weights_of_fit(const fit *f)
 {
-    (void)state;
-    rng r = { 17 };
-    scene *s = make(&r, 0.05);
+    int64_t sum = 0;
+    for (int n = 0; n < 2 && f->chain[n]; n++)
+        for (int l = 0; l < danaus_chain_count(f->chain[n]); l++) {
+            danaus_pattern p = danaus_chain_pattern(f->chain[n], l);
+            sum += p.a * p.b * p.c * p.d;
+        }
+    return f->chain[0] ? sum : dn_fit_parameters(f->rows, f->cols, f->rank);
+}
+
+/* The loss and the error that are told are those of all samples. */
+static void expect_rated(const scene *s, const fit *f)
+{
     double k[MOST * MOST], error = 0, energy = 0;
-    fit f;
-    assert_ok(dn_problem_fit(&s->p, 1, &f));
-    multiply_out(&f, k);
+    fit dense;
+    assert_ok(dn_problem_fit(&s->p, 0, &dense));
+    multiply_out(&dense, k);
+    double least = loss_of(s, k, dense.bias);
+    multiply_out(f, k);
+    double found = loss_of(s, k, f->bias);
+    if (!(fabs(least + f->loss - found) <= 1e-8 * found + 1e-20 * s->m.energy))
+        fail_msg("the loss is %.12g, not %.12g", found, least + f->loss);
     for (int64_t n = 0; n < s->samples; n++)
         for (int64_t i = 0; i < s->rows; i++) {
-            double y = s->y[n * s->rows + i], e = y - f.bias[i];
+            double y = s->y[n * s->rows + i], e = y - f->bias[i];
             for (int64_t j = 0; j < s->cols; j++)
                 e -= k[i * s->cols + j] * s->x[n * s->cols + j];
             error += e * e;
             y -= s->m.y[i] / (double)s->samples;
             energy += y * y;
         }
-    assert_true(fabs(f.error - sqrt(error / energy)) < 1e-9);
+    assert_true(fabs(f->error * f->error - error / energy) < 1e-12);
+    dn_fit_free(&dense);
+}
+
+/* The layer becomes block-diagonal, or that and a matrix of rank 1; targets are W x. */
+static void plant(scene *s, rng *r, int64_t parts, int low_rank)
+{
+    int64_t rows = s->rows, cols = s->cols;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            s->weight[i * cols + j] =
+                (i * parts / rows == j * parts / cols) * rng_sign(r) +
+                low_rank * (double)((i % 3 - 1) * (j % 5 - 2));
+    dn_moments_map(s->weight, &s->m);
+    s->m.energy = 0;
+    for (int64_t n = 0; n < s->samples; n++)
+        for (int64_t i = 0; i < rows; i++) {
+            double y = 0;
+            for (int64_t j = 0; j < cols; j++)
+                y += s->weight[i * cols + j] * s->x[n * cols + j];
+            s->y[n * rows + i] = y;
+            s->m.energy += y * y;
+        }
+    dn_problem_free(&s->p);
+    assert_ok(dn_problem_make(&s->m, s->weight, s->side, s->ridge, &s->p));
+}
+
+static scene *make_divisible(rng *r, int64_t by, double ridge)
+{
+    for (;;) {
+        scene *s = make(r, ridge);
+        if (s->rows % by == 0 && s->cols % by == 0 && s->rows > by && s->cols > by)
+            return s;
+        end(s);
+    }
+}
+
+static void chains_lose_no_more_than_low_rank(void **state)
+{
+    (void)state;
+    int chains = 0;
+    for (int round = 0; round < rounds_of(60); round++) {
+        rng r = { (uint64_t)(500 + round) };
+        scene *s = round % 2 ? make(&r, 0.05) : make_divisible(&r, 2, 0.05);
+        if (round % 2 == 0)
+            plant(s, &r, 2, 0);
+        int64_t least = s->rows < s->cols ? s->rows : s->cols;
+        int64_t rank = rng_int(&r, 1, least - 1);
+        fit plain, f;
+        assert_ok(dn_problem_fit(&s->p, rank, &plain));
+        assert_ok(dn_problem_best(&s->p, rank, ALL_CANDIDATES, &f));
+        assert_true(f.loss <= plain.loss && (f.chain[0] || f.loss == plain.loss));
+        assert_true(weights_of_fit(&f) <= dn_fit_parameters(s->rows, s->cols, rank));
+        expect_rated(s, &f);
+        chains += f.chain[0] != NULL;
+        dn_fit_free(&f);
+        dn_fit_free(&plain);
+        end(s);
+    }
+    assert_true(chains > 0);
+}
+
+/* Whatever weighs errors of outputs. The terms of a sum take turns, and come near slowly. */
+static void structure_is_found_again(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        rng r = { (uint64_t)round };
+        scene *s = make_divisible(&r, 4, 1e-6);
+        plant(s, &r, 4, round % 2);
+        int64_t rank = 1, needed = s->rows * s->cols / 4 + s->rows + s->cols;
+        while (dn_fit_parameters(s->rows, s->cols, rank) < needed)
+            rank++;
+        fit plain, f;
+        assert_ok(dn_problem_fit(&s->p, rank, &plain));
+        assert_ok(dn_problem_best(&s->p, rank, DANAUS_TRY_SUM, &f));
+        assert_true(f.chain[0] && f.chain[1]);
+        assert_true(f.error < plain.error / (round % 2 ? 5 : 1000));
+        dn_fit_free(&f);
+        dn_fit_free(&plain);
+        end(s);
+    }
+}
+
+static void errors_are_those_of_a_recomputation(void **state)
+{
+    (void)state;
+    rng r = { 17 };
+    scene *s = make(&r, 0.05);
+    fit f;
+    assert_ok(dn_problem_fit(&s->p, 1, &f));
+    expect_rated(s, &f);
     dn_fit_free(&f);
     end(s);
 }
@@ -274,6 +380,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fits_have_the_least_loss_of_their_rank),
         cmocka_unit_test(errors_are_those_of_a_recomputation),
+        cmocka_unit_test(chains_lose_no_more_than_low_rank),
+        cmocka_unit_test(structure_is_found_again),
         cmocka_unit_test(sides_are_roots),
         cmocka_unit_test(budgets_are_kept_and_hardly_to_be_beaten),
     };

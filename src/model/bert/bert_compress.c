@@ -61,7 +61,7 @@ static bert_layers layers_here(const bert_work *w, int64_t block_number)
     for (int i = 0; i < BLOCK_LINEARS; i++) {
         int64_t number = block_number * BLOCK_LINEARS + i;
         const linear *made = &w->target[number].made;
-        found.of[i] = made->plan ? made : &w->model->linear[number];
+        found.of[i] = dn_linear_is_open(made) ? made : &w->model->linear[number];
     }
     return found;
 }
@@ -178,7 +178,8 @@ static danaus_status fit_layer(bert_work *w, int64_t number, int layer, stage_fi
     fit_problem p;
     fit f;
     TRY(dn_problem_make(m, t->wide, t->side, dn_ridge_of(w->how), &p));
-    danaus_status status = dn_problem_fit(&p, w->ranks[number], &f);
+    danaus_status status =
+        dn_problem_best(&p, w->ranks[number], w->how->candidates, &f);
     dn_problem_free(&p);
     TRY(status);
     status = bound_layer(w, number, layer, &from->part, &f);
@@ -190,7 +191,7 @@ static danaus_status fit_layer(bert_work *w, int64_t number, int layer, stage_fi
     dn_fit_free(&f);
     if (status == DANAUS_OK)
         t->made.speedup =
-            danaus_ks_plan_seconds(old->plan) / danaus_ks_plan_seconds(t->made.plan);
+            danaus_ks_plan_seconds(old->plan) / dn_linear_seconds(&t->made);
     return status;
 }
 
@@ -270,7 +271,7 @@ static danaus_status fit_all(bert_work *w)
 static void install(bert_work *w)
 {
     for (int i = 0; i < w->layers; i++) {
-        if (!w->target[i].made.plan)
+        if (!dn_linear_is_open(&w->target[i].made))
             continue;
         dn_linear_close(&w->model->linear[i]);
         w->model->linear[i] = w->target[i].made;

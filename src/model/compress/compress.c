@@ -1,4 +1,4 @@
-/* Replaces linear layers by layers of lower rank, in any model:
+/* Replaces linear layers by layers of lower rank, or by chains, in any model:
 
    1. The dense model runs on all samples, and watchers collect moments of each layer's inputs.
    2. These give the value of each rank for the layer's own output. Replacing one layer alone
@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "danaus/factorize.h"
 #include "math/lapack_library.h"
 #include "model/compress/least.h"
 #include "model/compress/layers.h"
@@ -27,6 +28,21 @@
 double dn_ridge_of(const danaus_model_compression *how)
 {
     return how->ridge > 0 ? how->ridge : USUAL_RIDGE;
+}
+
+danaus_status dn_compression_check(const danaus_model_compression *how)
+{
+    const uint32_t kinds = 2 * DANAUS_TRY_SUM - 1;
+    if (!(how->share > 0 && how->share <= 1))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "the share of the weights is %g and has to be above 0 and at most 1",
+            how->share);
+    if (how->candidates & ~kinds)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%#x has bits that are no candidates for a layer",
+            (unsigned)how->candidates);
+    return dn_check_reserved(how->reserved, sizeof how->reserved);
 }
 
 danaus_status dn_compression_report(const danaus_model_compression *how, double done)
@@ -115,10 +131,11 @@ static danaus_status make_problem(
 
 /* Fits a layer, beside the one that it is to replace. */
 static danaus_status make_layer(
-    const compress_work *w, watched_layer *p, const fit_problem *task, int64_t rank)
+    const compress_work *w, watched_layer *p, const fit_problem *task, int64_t rank,
+    uint32_t candidates)
 {
     fit f;
-    TRY(dn_problem_fit(task, rank, &f));
+    TRY(dn_problem_best(task, rank, candidates, &f));
     danaus_status status =
         dn_linear_fitted(&p->other, w->device, p->layer->name, &f, &p->layer->shape);
     dn_fit_free(&f);
@@ -156,7 +173,7 @@ static danaus_status weigh(
     if (!s->count || c->count < 2)
         return DANAUS_OK;
     int64_t rank = rank_to_try(w, c), n = dn_samples_batch(s, 0);
-    TRY(make_layer(w, p, task, rank));
+    TRY(make_layer(w, p, task, rank, 0));
     dn_layer_swap(p);
     danaus_status status = dn_samples_run(w->model, w->device, s, 0, n, w->found);
     dn_layer_swap(p);
@@ -225,8 +242,7 @@ static danaus_status rate_layer(watched_layer *p)
     TRY(dn_targets_map(layer->rows, layer->cols, p->weight, p->rows, p->x, p->xx, &t));
     danaus_status status = dn_targets_bound(&t, &made->fitted);
     dn_targets_free(&t);
-    made->speedup =
-        danaus_ks_plan_seconds(layer->plan) / danaus_ks_plan_seconds(made->plan);
+    made->speedup = danaus_ks_plan_seconds(layer->plan) / dn_linear_seconds(made);
     return status;
 }
 
@@ -238,7 +254,7 @@ static danaus_status fit_layers(
         watched_layer *p = &w->layers[i];
         fit_problem task;
         TRY(make_problem(w, p, in, &task));
-        danaus_status status = make_layer(w, p, &task, w->ranks[i]);
+        danaus_status status = make_layer(w, p, &task, w->ranks[i], w->how->candidates);
         dn_problem_free(&task);
         TRY(status);
         TRY(rate_layer(p));

@@ -23,6 +23,9 @@ danaus_status dn_find_budgets(
     const danaus_model *model, double share, choices_maker *list, void *user,
     int64_t **ranks);
 
+/* The share, candidates and reserved fields. */
+danaus_status dn_compression_check(const danaus_model_compression *how);
+
 double dn_ridge_of(const danaus_model_compression *how);
 
 /* Calls the caller's function; DANAUS_ERR_CANCELLED: it gives up. */

@@ -192,6 +192,8 @@ void dn_fit_free(fit *f)
 {
     dn_free(f->kept);
     dn_free(f->basis);
+    danaus_chain_destroy(f->chain[0]);
+    danaus_chain_destroy(f->chain[1]);
     *f = (fit){ 0 };
 }
 
@@ -199,7 +201,7 @@ danaus_status dn_fit_make(int64_t rows, int64_t cols, int64_t rank, fit *f)
 {
     double *at = zeros(rank * (rows + cols) + rows);
     *f = (fit){ .rows = rows, .cols = cols, .rank = rank };
-    f->kept = dn_calloc((size_t)rank, sizeof *f->kept);
+    f->kept = dn_calloc((size_t)rank + 1, sizeof *f->kept);
     f->basis = at;
     if (!at || !f->kept) {
         dn_fit_free(f);
@@ -274,23 +276,54 @@ static void fill_bias(const fit_problem *p, const double *dense, fit *f)
     }
 }
 
-/* energy + sum of (K (A - lambda 1) - 2 (C - lambda W)) K, over the energy. */
-static danaus_status fill_error(const fit_problem *p, const double *dense, fit *f)
+/* energy + sum of (K (A - lambda 1) - 2 (C - lambda W)) K, over the energy. seen: K A. */
+static double error_of(const fit_problem *p, const double *dense, const double *seen)
+{
+    double square = p->energy;
+    for (int64_t i = 0; i < p->rows * p->cols; i++)
+        square += (seen[i] - p->lambda * dense[i] -
+                   2 * (p->cross[i] - p->lambda * p->weight[i])) *
+                  dense[i];
+    return sqrt(MAX(square, 0) / MAX(p->energy, 1e-300));
+}
+
+/* ||S^T (C A^-1 - K) L||^2 by (C - K A) L^-T. left: C - K A, which goes. */
+static danaus_status loss_of(const fit_problem *p, double *left, double *loss)
+{
+    int64_t rows = p->rows, cols = p->cols;
+    dn_triangle_solve(0, 1, rows, cols, matrix(left, cols), matrix(p->root, cols));
+    double *weighed = p->side ? zeros(rows * cols) : left;
+    if (!weighed)
+        return DANAUS_ERR_MEMORY;
+    dn_gemm product = { .adjoint_a = 1, .m = rows, .n = cols, .k = rows };
+    if (p->side)
+        dn_gemm_run(
+            &product, constant(p->side, rows), matrix(left, cols),
+            matrix(weighed, cols));
+    *loss = 0;
+    for (int64_t i = 0; i < rows * cols; i++)
+        *loss += weighed[i] * weighed[i];
+    if (p->side)
+        dn_free(weighed);
+    return DANAUS_OK;
+}
+
+danaus_status dn_fit_rate(const fit_problem *p, const double *dense, fit *f)
 {
     int64_t rows = f->rows, cols = f->cols;
-    double *seen = zeros(rows * cols), square = p->energy;
+    double *seen = zeros(rows * cols);
     if (!seen)
         return DANAUS_ERR_MEMORY;
     dn_gemm product = { .m = rows, .n = cols, .k = cols };
     dn_gemm_run(
         &product, constant(dense, cols), matrix(p->gram, cols), matrix(seen, cols));
+    fill_bias(p, dense, f);
+    f->error = error_of(p, dense, seen);
     for (int64_t i = 0; i < rows * cols; i++)
-        square += (seen[i] - p->lambda * dense[i] -
-                   2 * (p->cross[i] - p->lambda * p->weight[i])) *
-                  dense[i];
+        seen[i] = p->cross[i] - seen[i];
+    danaus_status status = loss_of(p, seen, &f->loss);
     dn_free(seen);
-    f->error = sqrt(MAX(square, 0) / MAX(p->energy, 1e-300));
-    return DANAUS_OK;
+    return status;
 }
 
 static danaus_status fit_dense(const fit_problem *p, fit *f)
@@ -300,8 +333,7 @@ static danaus_status fit_dense(const fit_problem *p, fit *f)
     dn_triangle_solve(0, 1, rows, cols, matrix(f->basis, cols), matrix(p->root, cols));
     dn_triangle_solve(0, 0, rows, cols, matrix(f->basis, cols), matrix(p->root, cols));
     f->dense = 1;
-    fill_bias(p, f->basis, f);
-    return fill_error(p, f->basis, f);
+    return dn_fit_rate(p, f->basis, f);
 }
 
 static danaus_status fit_rank(const fit_problem *p, fit *f)
@@ -319,8 +351,7 @@ static danaus_status fit_rank(const fit_problem *p, fit *f)
     dn_gemm_run(
         &product, matrix(f->left, f->rank), matrix(f->basis, f->cols),
         matrix(dense, f->cols));
-    fill_bias(p, dense, f);
-    status = fill_error(p, dense, f);
+    status = dn_fit_rate(p, dense, f);
     dn_free(dense);
     return status;
 }

@@ -15,7 +15,7 @@
 #ifndef DN_MODEL_COMPRESS_FIT_H
 #define DN_MODEL_COMPRESS_FIT_H
 
-#include "danaus/base.h"
+#include "danaus/ks.h"
 
 /* Sums over `count` rows x[N] and y[M]; arrays in one block of host memory. */
 typedef struct moments {
@@ -51,22 +51,33 @@ void dn_problem_free(fit_problem *p);
 danaus_status dn_problem_gains(const fit_problem *p, double *gains);
 
 /* A fitted layer: `rank` rows of K, basis[rank][N], are numbers kept[0 .. rank - 1]; row i of
-   K is left[i] basis. Dense: rank is M, and left is not there. */
+   K is left[i] basis. Dense: rank is M, and left is not there. Or K is chain[0], in f64, or the
+   sum of both; then kept, left and basis hold nothing. */
 typedef struct fit {
-    int64_t rows, cols, rank;
+    int64_t rows, cols, rank; /* rank: of chains, the most that it can be */
     int dense;
     int64_t *kept;
     double *left, *basis, *bias; /* [M][rank], [rank][N], [M] */
-    double error;                /* ||Y - K X - bias|| / ||Y - mean(Y)|| */
-    double lower_bound;          /* of such errors (least.h); 0: not asked for */
+    danaus_chain *chain[2];
+    double loss;        /* the part that K changes */
+    double error;       /* ||Y - K X - bias|| / ||Y - mean(Y)|| */
+    double lower_bound; /* of such errors (least.h); 0: not asked for */
 } fit;
 
 /* rank: at least 1, less than min(M, N), or 0: the dense layer C A^-1. */
 danaus_status dn_problem_fit(const fit_problem *p, int64_t rank, fit *f);
 void dn_fit_free(fit *f);
 
-/* Zeros. */
+/* The same, or the chain or sum of two of least loss, among those of danaus_compress() that have
+   no more weights. candidates: danaus_candidates to try beside low rank; 0: none. */
+danaus_status dn_problem_best(
+    const fit_problem *p, int64_t rank, uint32_t candidates, fit *f);
+
+/* Zeros; of chains the rank is 0. */
 danaus_status dn_fit_make(int64_t rows, int64_t cols, int64_t rank, fit *f);
+
+/* Writes the bias, the error and the loss of a fit whose K is dense[M][N]. */
+danaus_status dn_fit_rate(const fit_problem *p, const double *dense, fit *f);
 
 /* rank (rows + cols - rank). */
 int64_t dn_fit_parameters(int64_t rows, int64_t cols, int64_t rank);

@@ -161,7 +161,7 @@ void dn_layer_swap(watched_layer *p)
 void dn_layers_swap(compress_work *w)
 {
     for (int i = 0; i < w->count; i++)
-        if (w->layers[i].other.plan)
+        if (dn_linear_is_open(&w->layers[i].other))
             dn_layer_swap(&w->layers[i]);
 }
 
