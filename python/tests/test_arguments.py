@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -190,3 +191,46 @@ def test_what_does_not_fit_is_refused_by_a_sentence(name, function, data):
         function(*given_, **named)
     except REFUSED as error:
         assert " " in str(error), f"{type(error).__name__} says {str(error)!r}"
+
+
+# ---- arguments of the wrong kind are named ----
+
+W = np.arange(64.0).reshape(8, 8)
+ONE = danaus.Chain.from_dense(W)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: danaus.convolve(None, [1.0]), "u has to be .*this is a NoneType"),
+        (lambda: danaus.convolve([2**70, 1], [1.0]), "u has to be .* a list of object"),
+        (lambda: danaus.convolve([1.0], "a"), "k has to be .* this is an array of <U1"),
+        (lambda: danaus.factorize("W.npy", PATTERNS), "the matrix has .* is a str"),
+        (lambda: danaus.factorize(scipy.sparse.eye(8), PATTERNS), r"its \.toarray\(\)"),
+        (lambda: danaus.kron(W, "b"), "operand 1 has to be .* this is a str"),
+        (lambda: danaus.hstack(W), "operands are a list of .*, not a ndarray"),
+        (lambda: danaus.vstack(ONE), "operands are a list of .*, not a Chain"),
+        (lambda: danaus.compress(W, True), "parameters are a number or a share"),
+        (lambda: danaus.patterns.fit(8, 8, True), "parameters are a number or a share"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_named(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
+
+
+def test_matrices_without_numbers_and_lists_of_matrices_are_named():
+    with pytest.raises(ValueError, match=r"operand 0 has the shape \(2, 8, 8\)"):
+        danaus.block_diag([W, W])
+    with pytest.raises(ValueError, match=r"w has the shape \(0, 8\)"):
+        danaus.Chain.from_dense(W[:0])
+    assert danaus.hstack(x for x in (W, ONE)).shape == (8, 16)
+
+
+def test_a_file_without_named_chains_is_no_answer(tmp_path):
+    ONE.save(tmp_path / "one.safetensors")
+    with pytest.raises(ValueError, match=r"one\.safetensors has .* for Chain\.load"):
+        danaus.load_chains(tmp_path / "one.safetensors")
+    np.save(tmp_path / "w.npy", W)
+    with pytest.raises(ValueError, match=r"w\.npy has no tensor NAME\.factor\.0$"):
+        danaus.load_chains(tmp_path / "w.npy")
