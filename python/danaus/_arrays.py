@@ -296,5 +296,13 @@ def whole(value: Any, what: str, least: int, most: int) -> int:
     return number
 
 
+def integers(x: Any, what: str) -> np.ndarray:
+    """An array of int64; TypeError for numbers with fractions."""
+    array = numbers_of(x, what)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{what} have to be whole numbers, not {array.dtype}")
+    return np.ascontiguousarray(array, np.int64)
+
+
 INT = 2**31 - 1  # the largest int
 INT64 = 2**63 - 1  # the largest int64_t

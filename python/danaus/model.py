@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from danaus._arrays import INT, ElementType, element_code, pointer, whole
+from danaus._arrays import (
+    INT,
+    ElementType,
+    converted,
+    element_code,
+    integers,
+    pointer,
+    whole,
+)
 from danaus._library import (
     Progress,
     check,
@@ -200,7 +208,7 @@ class Model:
         They are logits: their softmax is the probability of each word there.
         """
         offsets, packed = _packed([ids])
-        at = np.asarray(places, np.int64)
+        at = integers(places, "places")
         found = np.empty((len(at), self.describe().vocabulary), np.float32)
         arguments = int(offsets[1]), pointer(packed), len(at), pointer(at)
         with self.device.in_use() as handle:
@@ -258,7 +266,7 @@ class Model:
                 f"pixels are {pixels.dtype} {list(pixels.shape)}; real numbers "
                 f"[images, {shape[0]}, {shape[1]}, {shape[2]}] are needed"
             )
-        return np.ascontiguousarray(pixels, np.float32)
+        return converted(pixels, lib.DANAUS_F32, what="pixels")
 
     def _look(self, pixels: np.ndarray, call, width: str) -> np.ndarray:
         pixels = self._pixels(pixels)

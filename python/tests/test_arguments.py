@@ -197,6 +197,7 @@ def test_what_does_not_fit_is_refused_by_a_sentence(name, function, data):
 
 W = np.arange(64.0).reshape(8, 8)
 ONE = danaus.Chain.from_dense(W)
+SQUARE = "1,4,4,2 2,4,4,1"  # 8 x 8
 
 
 @pytest.mark.parametrize(
@@ -234,3 +235,19 @@ def test_a_file_without_named_chains_is_no_answer(tmp_path):
     np.save(tmp_path / "w.npy", W)
     with pytest.raises(ValueError, match=r"w\.npy has no tensor NAME\.factor\.0$"):
         danaus.load_chains(tmp_path / "w.npy")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: danaus.transforms.givens(np.ones((3, 4)) * 1j), "complex"),
+        (lambda: danaus.transforms.Nufft(np.ones(3) * 1j, 8), "complex"),
+        (
+            lambda: danaus.find_permutations(W, SQUARE, row_classes=np.ones(8) / 2),
+            "classes have to be whole numbers, not float64",
+        ),
+    ],
+)
+def test_no_part_of_a_number_is_lost(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
