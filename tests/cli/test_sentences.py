@@ -38,6 +38,8 @@ def make_models():
     test_hyena.write_model(pathlib.Path("dna"), test_hyena.weights(rng))
     shutil.copytree("bert", "empty_config")
     pathlib.Path("empty_config/tokenizer_config.json").write_text("")
+    shutil.copytree("bert", "no_words")
+    pathlib.Path("no_words/vocab.txt").write_text("")
     shutil.copytree("bert", "bad_words")
     pathlib.Path("bad_words/vocab.txt").write_bytes(b"a\n\xff\n")
     query, place = "encoder.layer.0.attention.self.query", "embeddings.LayerNorm.bias"
@@ -154,6 +156,7 @@ FAILURES = {
     # Files: the one that is wrong.
     "fill empty_config [MASK]": "empty_config/tokenizer_config.json: no proper JSON: it is empty",
     f"fill {LONG} [MASK]": "/model/tokenizer_config.json: no proper JSON: it is empty",
+    "fill no_words [MASK]": "no_words/vocab.txt: the vocabulary has no word",
     "fill bad_words [MASK]": "bad_words/vocab.txt: the vocabulary is not UTF-8 at byte 2",
     "factorize line.npy --params .5": "line.npy: W is 8, but a matrix is needed",
     "factorize none.npy --params .5": "none.npy: W is 0 x 8, without a number",
