@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import danaus
+import danaus.lazylinop
+import danaus.plot
 from conftest import random_chain
 
 REFUSED = (TypeError, ValueError, NotImplementedError, MemoryError, OSError, IndexError)
@@ -251,3 +253,24 @@ def test_a_file_without_named_chains_is_no_answer(tmp_path):
 def test_no_part_of_a_number_is_lost(call, sentence):
     with pytest.raises(TypeError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: danaus.records.write("r.csv", {"a": 1}), "mappings, not a dict"),
+        (lambda: danaus.records.to_array("abc"), "records are a list of mappings"),
+        (lambda: danaus.lazylinop.to_ks_values(3), "a danaus.Chain is needed"),
+        (lambda: danaus.plot.chain("c.st"), "a danaus.Chain is drawn, not a str"),
+        (lambda: danaus.plot.spectrum([1j, 2]), "k is complex"),
+    ],
+)
+def test_what_pictures_and_records_are_of_is_named(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
+
+
+def test_one_kind_is_a_list_of_one():
+    pytest.importorskip("matplotlib")
+    ax = danaus.plot.error_against_parameters(W, "monarch")
+    assert [text.get_text() for text in ax.get_legend().get_texts()]
