@@ -235,7 +235,10 @@ def numbers_of(x: Any, what: str) -> np.ndarray:
     for method in "toarray", "to_dense":  # of sparse matrices, and of chains
         if hasattr(x, method):
             cure = f": pass its .{method}()"
-    raise TypeError(f"{what} has to be an array of numbers, and this is {kind}{cure}")
+    raise TypeError(
+        f"{what} has to be an array of numbers, and this is {kind}: {array.dtype.name} "
+        f"is not an element type of danaus{cure}"
+    )
 
 
 def array_of(x: Any, what: str) -> np.ndarray:
