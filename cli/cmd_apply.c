@@ -80,7 +80,7 @@ static int choose_dtype(apply *a, danaus_dtype x)
     return STATUS_OK;
 }
 
-static int check_shape(apply *a, const danaus_tensor *x)
+static int check_shape(apply *a, const danaus_tensor *x, const char *path)
 {
     int64_t rows = any_chain_rows(&a->any), cols = any_chain_cols(&a->any);
     a->inputs = a->adjoint ? rows : cols;
@@ -101,9 +101,10 @@ static int check_shape(apply *a, const danaus_tensor *x)
     const char *other = last ? "first" : "last";
     int turned = x->ndim == 2 && x->shape[last ? 1 : 0] == a->inputs;
     return failure(
-        last ? "X is %s, but layout last needs %s x batch with %s = %" PRId64 "%s%s"
-             : "X is %s, but layout first needs batch x %s with %s = %" PRId64 "%s%s",
-        shape, side, side, a->inputs, turned ? "; it fits --layout " : "",
+        last ? "%s: X is %s, but layout last needs %s x batch with %s = %" PRId64 "%s%s"
+             : "%s: X is %s, but layout first needs batch x %s with %s = %" PRId64
+               "%s%s",
+        path, shape, side, side, a->inputs, turned ? "; it fits --layout " : "",
         turned ? other : "");
 }
 
@@ -152,11 +153,12 @@ static int check_residual(const apply *a, const danaus_tensor *r)
                (a->vector || r->shape[1] == y.shape[1]);
     format_shape(r, found, sizeof found);
     format_shape(&y, needed, sizeof needed);
-    TRY(fail_if(!same, "the residual is %s, and Y is %s", found, needed));
+    TRY(fail_if(
+        !same, "%s: the residual is %s, and Y is %s", a->residual_path, found, needed));
     return fail_if(
         is_complex(r->dtype) && !is_complex(a->dtype),
-        "the residual is complex (%s): a sum in %s would lose its imaginary part",
-        danaus_dtype_name(r->dtype), danaus_dtype_name(a->dtype));
+        "%s: the residual is complex (%s): a sum in %s would lose its imaginary part",
+        a->residual_path, danaus_dtype_name(r->dtype), danaus_dtype_name(a->dtype));
 }
 
 /* Loads the residual into device memory. */
@@ -272,7 +274,7 @@ static int run(apply *a, const char *chain_path, const char *input_path)
     TRY(output_open(&a->output, a->output.name));
     TRY(library(any_chain_load(chain_path, &a->any)));
     TRY(open_tensor(input_path, a->tensor, &a->file, x));
-    TRY(check_shape(a, x));
+    TRY(check_shape(a, x, input_path));
     TRY(choose_dtype(a, x->dtype));
     TRY(library(any_chain_check(&a->any, a->dtype)));
     TRY(open_device(&a->where, &a->device));
@@ -329,7 +331,7 @@ int cmd_apply(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    TRY(refuse_if(a.scale == 0, "--scale takes a number other than 0"));
+    TRY(refuse_if(a.scale == 0, "--scale takes a number other than 0, not \"0\""));
     int status = run(&a, argv[1], argv[2]);
     release(&a);
     return status;

@@ -4,6 +4,8 @@
 #include "cli/operators.h"
 #include "common/standard.h"
 
+#include <stdlib.h>
+
 /* In the order of danaus_combination. */
 #define HOW "product|sum|hstack|vstack|diagonal|kronecker"
 
@@ -146,6 +148,25 @@ static int add_terms(job *j)
     return library(any_chains_add(j->files, j->count, &j->made.made));
 }
 
+/* The library's sentence, with files in place of the chains' numbers. */
+static int named_failure(char **paths, int count)
+{
+    char text[1024];
+    size_t length = 0;
+    const char *from = danaus_error_detail();
+    while (*from && length + 1 < sizeof text) {
+        char *end = NULL;
+        long n = strncmp(from, "chain ", 6) ? -1 : strtol(from + 6, &end, 10);
+        int is_number = n >= 0 && n < count && end > from + 6;
+        const char *part = is_number ? paths[n] : from;
+        size_t bytes = is_number ? strlen(part) : 1;
+        snprintf(text + length, sizeof text - length, "%.*s", (int)bytes, part);
+        length += bytes;
+        from = is_number ? end : from + 1;
+    }
+    return failure("%s", text);
+}
+
 /* One chain, or, where patterns do not agree, the sum of several. */
 static int combine(job *j, char **paths)
 {
@@ -163,7 +184,7 @@ static int combine(job *j, char **paths)
     danaus_status status = danaus_chain_combine(how, chains, j->count, &j->made.chain);
     if (status == DANAUS_ERR_SHAPE && how == DANAUS_SUM && are_alike(j))
         return add_terms(j);
-    return library(status);
+    return status ? named_failure(paths, j->count) : STATUS_OK;
 }
 
 static int run(job *j, char **paths)

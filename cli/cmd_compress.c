@@ -115,6 +115,9 @@ static int compress(compression *c)
     danaus_status status = call(c, &how);
     progress_clear(&bar);
     c->seconds = seconds_now() - start;
+    const char *samples = c->text ? c->text : c->fasta ? c->fasta : c->image_path;
+    if (status == DANAUS_ERR_ARGUMENT && samples)
+        return failure("%s: %s", samples, danaus_error_detail());
     return library(status);
 }
 
@@ -263,9 +266,9 @@ static int read_samples(compression *c)
             : c->text     ? "text"
                           : "fasta");
     if (c->image_path) {
-        status = images_read(&c->images, c->image_path, &c->m.info);
+        TRY(images_read(&c->images, c->image_path, &c->m.info));
         c->samples = c->images.count;
-        return status;
+        return images_finite(&c->images, c->image_path, &c->m.info);
     }
     if (c->text)
         status = token_lines_read(c->text, c->path, most, &c->lines);
@@ -299,10 +302,11 @@ int cmd_compress(int argc, char **argv)
         { "text", 't', ARG_INPUT, &c.text, "FILE", "sample texts, one a line, UTF-8" },
         { "fasta", 0, ARG_INPUT, &c.fasta, "FILE", "sample records" },
         { "window", 'w', ARG_NUMBER, &c.window, "N",
-          "letters of a record that the model reads at once;\ndefault 4096" },
+          "with --fasta: letters of a record that the model\nreads at once; default "
+          "4096" },
         { "images", 0, ARG_INPUT, &c.image_path, "FILE",
           "a .npy file of sample images, as for danaus\nclassify" },
-        { "params", 0, ARG_REAL, &c.params, "FRACTION",
+        { "params", 0, ARG_SHARE, &c.params, "FRACTION",
           "share of the layers' weights that remains,\nabove 0 and at most 1" },
         { "output", 'o', ARG_TEXT, &c.to, "NEW", "the folder to write" },
         { "layers", 0, ARG_TEXT, &c.layers, "REGEX",
@@ -311,7 +315,7 @@ int cmd_compress(int argc, char **argv)
           "kinds of chains that are tried for each layer\nbeside low rank: "
           "column-groups, "
           "row-groups,\nmonarch, fitted, sum (of two chains)" },
-        { "ridge", 0, ARG_REAL, &c.ridge, "X",
+        { "ridge", 0, ARG_RIDGE, &c.ridge, "X",
           "regularisation towards the dense weights; default\n0.05" },
         { "seed", 0, ARG_COUNT, &c.seed, "N", "seed of random directions; default 0" },
         DEVICE_ARGS(c.m.where),
@@ -321,10 +325,8 @@ int cmd_compress(int argc, char **argv)
     TRY(args_parse(&use, table, argc, argv, NULL));
     TRY(refuse_if(!c.to, "-o NEW is needed (try --help)"));
     TRY(refuse_if(c.params <= 0, "--params FRACTION is needed (try --help)"));
-    TRY(refuse_if(
-        c.params > 1, "--params takes a number above 0, up to 1, not %g", c.params));
-    TRY(refuse_if(
-        c.ridge > 1e6, "--ridge takes a number above 0, up to 1e6, not %g", c.ridge));
+    if (!c.fasta)
+        TRY(args_refuse("window", "goes with --fasta"));
     if (c.candidates)
         TRY(candidates_of_layers(c.candidates, &c.kinds));
     if ((c.text != NULL) + (c.fasta != NULL) + (c.image_path != NULL) > 1)

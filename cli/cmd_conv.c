@@ -73,7 +73,9 @@ static int read_npy(const char *path, rows *r)
     danaus_tensor t;
     int status = open_array(path, &file, &t);
     if (!status && (t.ndim < 1 || is_complex(t.dtype)))
-        status = failure("%s must hold real numbers with at least one axis", path);
+        status = failure(
+            "%s has %s of %s: real numbers with at least one axis are needed", path,
+            t.ndim ? "an array" : "one element", danaus_dtype_name(t.dtype));
     if (!status && tensor_elements(&t) < 1)
         status = failure("%s is empty", path);
     if (!status) {

@@ -146,6 +146,8 @@ int cmd_embed(int argc, char **argv)
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
     TRY(refuse_if(!e.text, "--text FILE is needed (try --help)"));
+    if (!e.query)
+        TRY(args_refuse("nearest", "goes with --query"));
     TRY(refuse_if(
         !e.output.name && !e.query,
         "-o FILE or --query TEXT is needed, or both (try --help)"));

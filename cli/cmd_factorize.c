@@ -121,13 +121,16 @@ static int open_matrix(job *j)
     if (j->w.ndim != 2) {
         char shape[200];
         format_shape(&j->w, shape, sizeof shape);
-        return failure("W is %s, but a matrix is needed", shape);
+        return failure("%s: W is %s, but a matrix is needed", j->path, shape);
     }
+    TRY(fail_if(
+        !tensor_elements(&j->w), "%s: W is %" PRId64 " x %" PRId64 ", without a number",
+        j->path, j->w.shape[0], j->w.shape[1]));
     int half = j->w.dtype == DANAUS_F16 || j->w.dtype == DANAUS_BF16;
     j->dtype = j->o->dtype ? j->o->dtype : half ? DANAUS_F32 : j->w.dtype;
     return fail_if(
         is_complex(j->w.dtype) && !is_complex(j->dtype),
-        "W is complex (%s): in %s it would lose its imaginary part",
+        "%s: W is complex (%s): in %s it would lose its imaginary part", j->path,
         danaus_dtype_name(j->w.dtype), danaus_dtype_name(j->dtype));
 }
 
@@ -139,11 +142,11 @@ static int open_bias(job *j)
     TRY(library(danaus_file_find(j->file, j->o->bias, &j->bias)));
     if (tensor_elements(&j->bias) != j->w.shape[0])
         return failure(
-            "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
-            tensor_elements(&j->bias), j->w.shape[0]);
+            "%s: the bias \"%s\" has %" PRId64 " elements and W has %" PRId64 " rows",
+            j->path, j->o->bias, tensor_elements(&j->bias), j->w.shape[0]);
     TRY(fail_if(
         is_complex(j->bias.dtype) && !is_complex(j->dtype),
-        "the bias is complex and W is not"));
+        "%s: the bias \"%s\" is complex and W is not", j->path, j->o->bias));
     return tensor_as(&j->bias, j->dtype, "the bias", &j->bias_data, &j->bias_owned);
 }
 
@@ -155,9 +158,9 @@ static int check_size(const job *j)
     int64_t rows = left.a * left.b * left.d, cols = right.a * right.c * right.d;
     if (rows != j->w.shape[0] || cols != j->w.shape[1])
         return failure(
-            "W is %" PRId64 " x %" PRId64 ", but the patterns make %" PRId64
+            "%s: W is %" PRId64 " x %" PRId64 ", but the patterns make %" PRId64
             " x %" PRId64,
-            j->w.shape[0], j->w.shape[1], rows, cols);
+            j->path, j->w.shape[0], j->w.shape[1], rows, cols);
     for (int f = 0; f < j->count; f++) {
         danaus_pattern p = j->patterns[f];
         numbers += (double)p.a * (double)p.b * (double)p.c * (double)p.d;
@@ -424,7 +427,7 @@ int cmd_factorize(int argc, char **argv)
         { "inputs", 0, ARG_INPUT, &o.inputs, "X.npy", "sample inputs, samples x N" },
         { "targets", 0, ARG_INPUT, &o.targets, "Y.npy",
           "with --inputs: target outputs, samples x M" },
-        { "ridge", 0, ARG_REAL, &o.ridge, "SHARE",
+        { "ridge", 0, ARG_RIDGE, &o.ridge, "SHARE",
           "with --inputs: weight of the distance from W\nbeside the samples (default "
           "1e-6)" },
         { "fit-bias", 0, ARG_FLAG, &o.fit_bias, NULL,

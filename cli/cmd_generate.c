@@ -186,6 +186,10 @@ static int run(writing *w, const char *path, const char *prompt)
     TRY(model_takes_text(&w->m, path));
     TRY(library(danaus_tokenizer_load(path, &w->tokenizer)));
     TRY(read_prompt(w, prompt, w->m.info.max_length));
+    if (w->prompt > w->m.info.max_length)
+        return failure(
+            "PROMPT has %" PRId64 " tokens: the model takes 1 to %" PRId64, w->prompt,
+            w->m.info.max_length);
     const danaus_sampling how = { .max_tokens = w->most,
                                   .seed = (uint64_t)w->seed,
                                   .temperature = (float)w->temperature,
@@ -203,13 +207,14 @@ int cmd_generate(int argc, char **argv)
     const arg table[] = {
         { "tokens", 'n', ARG_COUNT, &w.most, "N",
           "maximum of tokens; default 100; 0: as many as the\nmodel takes" },
-        { "temperature", 't', ARG_ANY, &w.temperature, "T",
+        { "temperature", 't', ARG_HEAT, &w.temperature, "T",
           "divides the logits; default 0: always the most\nprobable token" },
         { "top-k", 'k', ARG_NUMBER, &w.top_k, "K",
-          "draw from the K most probable tokens" },
-        { "top-p", 'p', ARG_REAL, &w.top_p, "P",
-          "draw from the fewest most probable tokens that have\nthis share of the "
-          "probability" },
+          "with --temperature: draw from the K most probable\ntokens" },
+        { "top-p", 'p', ARG_SHARE, &w.top_p, "P",
+          "with --temperature: draw from the fewest most\nprobable tokens that have "
+          "this "
+          "share of the\nprobability" },
         { "seed", 0, ARG_COUNT, &w.seed, "N", "seed of the draws; default 0" },
         MODEL_ARGS(w.m),
         { "json", 0, ARG_FLAG, &w.json, NULL, "print text and tokens as JSON" },
@@ -217,13 +222,10 @@ int cmd_generate(int argc, char **argv)
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
     TRY(refuse_if(
-        w.top_p > 1, "--top-p takes a number above 0, up to 1, not %g", w.top_p));
-    TRY(refuse_if(
         w.top_k > INT32_MAX, "--top-k takes an integer from 1 to %d, not %" PRId64,
         INT32_MAX, w.top_k));
-    TRY(refuse_if(
-        w.temperature < 0 || w.temperature > 1e6,
-        "--temperature takes a number from 0 to 1e6, not %g", w.temperature));
+    if (w.temperature <= 0)
+        TRY(args_refuse("top-k,top-p", "goes with a --temperature above 0"));
     TRY(library(danaus_convert_check(
         DANAUS_F64, &w.temperature, DANAUS_F32, 1, "--temperature")));
     int status = run(&w, argv[1], argv[2]);

@@ -67,6 +67,10 @@ static const char words[] =
 static int run(outline *f, const char *path)
 {
     TRY(model_open(&f->m, path, 1));
+    if (f->length > f->m.info.max_length && !f->m.info.image_size)
+        return failure(
+            "--length %" PRId64 ": the model takes 1 to %" PRId64 " tokens", f->length,
+            f->m.info.max_length);
     f->length = f->length ? f->length : f->m.info.max_length;
     TRY(library(
         danaus_model_estimate(f->m.model, f->m.device, 1, f->length, &f->cost)));

@@ -92,9 +92,10 @@ static int check_options(const job *j)
 
 /* ---- numbers from files ---- */
 
-/* A file's array in a type, of so many elements. */
+/* A file's array in a type: a vector of so many elements or, with `rows`, such a matrix. */
 static int read_numbers(
-    job *j, const char *path, danaus_dtype dtype, int64_t elements, const void **data)
+    job *j, const char *path, danaus_dtype dtype, int64_t rows, int64_t elements,
+    const void **data)
 {
     danaus_tensor t;
     TRY(open_array(path, &j->file, &t));
@@ -102,6 +103,13 @@ static int read_numbers(
         return failure(
             "%s is complex (%s), and real numbers (%s) are needed", path,
             danaus_dtype_name(t.dtype), danaus_dtype_name(dtype));
+    if (tensor_elements(&t) == elements && t.ndim != 1 && !rows)
+        return failure("%s has %d axes, where a vector is needed", path, t.ndim);
+    if (tensor_elements(&t) == elements && rows && t.ndim != 1 &&
+        (t.ndim != 2 || t.shape[0] != rows))
+        return failure(
+            "%s is no matrix of %" PRId64 " x %" PRId64 " angles", path, rows,
+            elements / rows);
     if (tensor_elements(&t) != elements)
         return failure(
             "%s has %" PRId64 " numbers, where %" PRId64 " are needed", path,
@@ -110,12 +118,12 @@ static int read_numbers(
     return tensor_as(&t, dtype, path, data, &j->owned);
 }
 
-static int64_t angles_of(int64_t n)
+static int64_t levels_of(int64_t n)
 {
     int64_t levels = 0;
     while (n >> (levels + 1))
         levels++;
-    return levels * (n / 2);
+    return levels;
 }
 
 static int load_numbers(job *j)
@@ -127,10 +135,11 @@ static int load_numbers(job *j)
         return STATUS_OK;
     if (j->values) {
         int64_t count = j->desc.kind == DANAUS_TOEPLITZ ? 2 * n - 1 : n;
-        status = read_numbers(j, j->values, j->desc.dtype, count, &data);
+        status = read_numbers(j, j->values, j->desc.dtype, 0, count, &data);
         j->desc.values = data;
     } else if (j->angles) {
-        status = read_numbers(j, j->angles, DANAUS_F64, angles_of(n), &data);
+        int64_t levels = levels_of(n), count = levels * (n / 2);
+        status = read_numbers(j, j->angles, DANAUS_F64, levels, count, &data);
         j->desc.angles = data;
     }
     return status;

@@ -14,6 +14,8 @@ int fasta_open(fasta *f, const char *path, const int32_t *tokens)
 {
     *f = (fasta){ .path = path, .tokens = tokens, .line = 1, .at_start = 1 };
     f->file = fopen(path, "rb");
+    if (f->file)
+        skip_mark(f->file);
     return f->file ? STATUS_OK : failure("cannot read %s: %s", path, strerror(errno));
 }
 

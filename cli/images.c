@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/images.h"
 
+#include "common/finite.h"
 #include "common/open.h"
 #include "common/report.h"
 #include "common/room.h"
@@ -36,6 +37,19 @@ int images_read(image_file *i, const char *path, const danaus_model_info *info)
     TRY(tensor_as(&x, DANAUS_F32, "the images", &pixels, &i->owned));
     i->pixels = pixels;
     return STATUS_OK;
+}
+
+int images_finite(const image_file *i, const char *path, const danaus_model_info *info)
+{
+    int64_t side = info->image_size;
+    int64_t count = i->count * info->image_channels * side * side;
+    int64_t lost = count_non_finite(DANAUS_F32, i->pixels, count);
+    TRY(fail_if(!i->count, "%s has no image", path));
+    return fail_if(
+        lost > 0,
+        "%s: %" PRId64 " of %" PRId64
+        " numbers are infinite or NaN, and finite ones are needed",
+        path, lost, count);
 }
 
 void images_free(image_file *i)

@@ -17,6 +17,9 @@ typedef struct image_file {
 int images_read(image_file *i, const char *path, const danaus_model_info *info);
 void images_free(image_file *i); /* zeros are fine */
 
+/* Refuses a file without images, and one with infinite or NaN numbers. */
+int images_finite(const image_file *i, const char *path, const danaus_model_info *info);
+
 /* Embeddings of the first `count`, to be freed; NULL: a sentence was printed. */
 float *images_embed(
     const image_file *i, int64_t count, danaus_model *model, danaus_device *device);

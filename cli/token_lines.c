@@ -45,8 +45,8 @@ static char *read_all(const char *path, size_t *size)
    empty. */
 static int cut_lines(token_lines *t, size_t size)
 {
-    size_t lines = 1;
-    for (size_t at = 0, after; at < size; at += after, lines++)
+    size_t lines = 1, mark = mark_length(t->text, size);
+    for (size_t at = mark, after; at < size; at += after, lines++)
         line_length(t->text + at, size - at, &after);
     int made = (t->line = room_make(1, (int64_t)lines, sizeof *t->line, "lines")) &&
                (t->offsets = room_make(
@@ -54,7 +54,7 @@ static int cut_lines(token_lines *t, size_t size)
     if (!made)
         return STATUS_FAILURE;
     t->text[size] = '\0';
-    for (size_t at = 0, after; at < size; at += after) {
+    for (size_t at = mark, after; at < size; at += after) {
         char *line = t->text + at;
         size_t length = line_length(line, size - at, &after);
         line[length] = '\0';

@@ -5,6 +5,7 @@
 #include "common/standard.h"
 
 #include <errno.h>
+#include <float.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -115,14 +116,36 @@ int args_word(const char *words, const char *text)
     }
 }
 
-static int parse_real(const char *text, double least, double *value)
+static int parse_real(const char *text, double least, double most, double *value)
 {
     char *end;
     double x = strtod(text, &end);
-    if (end == text || *end || !(x > least) || x > 1e300)
+    if (end == text || *end || !(x > least) || x > most)
         return 0;
     *value = x;
     return 1;
+}
+
+/* The real number of an option, in its range, which *expected is told. */
+static int store_real(const arg *a, const char *text, const char **expected)
+{
+    switch (a->kind) {
+    case ARG_SHARE:
+        *expected = "a number above 0, up to 1";
+        return parse_real(text, 0, 1, a->value);
+    case ARG_RIDGE:
+        *expected = "a number above 0, up to 1e6";
+        return parse_real(text, 0, 1e6, a->value);
+    case ARG_HEAT:
+        *expected = "a number from 0 to 1e6";
+        return parse_real(text, -DBL_TRUE_MIN, 1e6, a->value);
+    case ARG_ANY:
+        *expected = "a number between -1e300 and 1e300";
+        return parse_real(text, -1e300, 1e300, a->value);
+    default:
+        *expected = "a number above 0, up to 1e300";
+        return parse_real(text, 0, 1e300, a->value);
+    }
 }
 
 static int store(const arg *a, const char *text)
@@ -156,13 +179,10 @@ static int store(const arg *a, const char *text)
         ok = parse_counts(text, a->value);
         break;
     case ARG_REAL:
-        expected = "a number above 0, up to 1e300";
-        ok = parse_real(text, 0, a->value);
-        break;
-    case ARG_ANY:
-        expected = "a number between -1e300 and 1e300";
-        ok = parse_real(text, -1e300, a->value);
-        break;
+    case ARG_SHARE:
+    case ARG_RIDGE:
+    case ARG_HEAT:
+    case ARG_ANY: ok = store_real(a, text, &expected); break;
     case ARG_DTYPE:
         expected = "f32, f64, c64, c128, f16 or bf16";
         ok = parse_dtype(text, a->value);

@@ -20,6 +20,9 @@ typedef enum arg_kind {             /* what the value of an option is stored in 
                         ARG_NUMBER, /* int64_t, at least 1: 0 would mean nothing */
                         ARG_COUNTS, /* counts, "N,N,..." of integers of at least 1 */
                         ARG_REAL,   /* double, above 0, up to 1e300 */
+                        ARG_SHARE,  /* double, above 0, up to 1 */
+                        ARG_RIDGE,  /* double, above 0, up to 1e6 */
+                        ARG_HEAT,   /* double, from 0 to 1e6 */
                         ARG_ANY,    /* double, between -1e300 and 1e300 */
                         ARG_DTYPE,  /* danaus_dtype */
                         ARG_WORD /* int: which of the words in `takes`, "first|last" */

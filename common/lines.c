@@ -2,6 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/lines.h"
 
+#include <string.h>
+
+static const char mark[] = "\xef\xbb\xbf";
+
+size_t mark_length(const char *text, size_t size)
+{
+    return size >= 3 && !memcmp(text, mark, 3) ? 3 : 0;
+}
+
+void skip_mark(FILE *file)
+{
+    int c = getc(file), read = 0;
+    for (; read < 3 && c == (unsigned char)mark[read]; read++)
+        c = getc(file);
+    if (c != EOF)
+        ungetc(c, file);
+    while (read < 3 && read-- > 0) /* it was none */
+        ungetc((unsigned char)mark[read], file);
+}
+
 int next_byte(FILE *file)
 {
     int c = getc(file);

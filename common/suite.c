@@ -26,6 +26,7 @@ static int read_lines(
     char line[MAX_LINE];
     int status = STATUS_OK, room = 0;
     long length;
+    skip_mark(file);
     for (int number = 1; !status && (length = next_line(file, line, MAX_LINE)) >= 0;
          number++) {
         if (length == MAX_LINE)

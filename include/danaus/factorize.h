@@ -119,7 +119,7 @@ typedef struct danaus_factorize_desc {
     const void
         *targets; /* Y[samples][M] of dense's type, with inputs, or NULL: X W^T */
     const danaus_calibration *calibration; /* instead of inputs, or NULL */
-    double ridge;                          /* 0: 1e-6 */
+    double ridge;                          /* up to 1e6; 0: 1e-6 */
     int bias;                              /* nonzero: fit one, with calibration */
     danaus_dtype
         chain_dtype; /* the chain's type: f32 or f64 for a real matrix, c64 or c128 for a

@@ -135,6 +135,7 @@ def converted(
     ValueError for integers that f64 would round.
     """
     wanted = numpy_dtype(code)
+    array = numbers_of(array, what)
     if source is None and code == lib.DANAUS_BF16 and array.dtype == np.uint16:
         source = code
     if source is None and array.dtype.kind in "biu":
@@ -222,16 +223,32 @@ def checked(
     return array
 
 
+def numbers_of(x: Any, what: str) -> np.ndarray:
+    """An array of anything that NumPy takes for numbers; TypeError for the rest."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "OUSMm":
+        return array
+    kind = f"a {type(x).__name__}"
+    if array.ndim:
+        kind = f"{'an array' if array is x else kind} of {array.dtype}"
+    cure = ""
+    for method in "toarray", "to_dense":  # of sparse matrices, and of chains
+        if hasattr(x, method):
+            cure = f": pass its .{method}()"
+    raise TypeError(
+        f"{what} has to be an array of numbers, and this is {kind}: {array.dtype.name} "
+        f"is not an element type of danaus{cure}"
+    )
+
+
 def array_of(x: Any, what: str) -> np.ndarray:
-    """An array of anything that NumPy takes for numbers; TypeError for tensors."""
-    if isinstance(x, np.ndarray):
-        return x
+    """An array of numbers; TypeError for tensors, too."""
     if type(x).__module__.partition(".")[0] == "torch":
         raise TypeError(
             f"{what} is a tensor of PyTorch, where a NumPy array is needed: pass "
             f"{what}.numpy(), or use danaus.torch"
         )
-    return np.asarray(x)
+    return numbers_of(x, what)
 
 
 def operand(
@@ -280,6 +297,14 @@ def whole(value: Any, what: str, least: int, most: int) -> int:
     if not least <= number <= most:
         raise ValueError(f"{what} has to be from {least} to {most}, not {number}")
     return number
+
+
+def integers(x: Any, what: str) -> np.ndarray:
+    """An array of int64; TypeError for numbers with fractions."""
+    array = numbers_of(x, what)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{what} have to be whole numbers, not {array.dtype}")
+    return np.ascontiguousarray(array, np.int64)
 
 
 INT = 2**31 - 1  # the largest int

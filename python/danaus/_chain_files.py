@@ -183,4 +183,7 @@ def load_chains(path: str | os.PathLike) -> dict[str, Chain]:
             weights = [tensors[key] for key in keys]
             dtype = tensors.element_type(key)
             chains[name] = Chain.from_weights(weights, bias, dtype)
+    if not chains:
+        cure = ": it is one chain, for Chain.load" if "factor.0" in tensors else ""
+        raise ValueError(f"{path} has no tensor NAME.factor.0{cure}")
     return chains

@@ -41,12 +41,13 @@ def regular(path: str | os.PathLike) -> str | os.PathLike:
 
 
 def read_text(path: str | os.PathLike) -> str:
-    """The UTF-8 text of a file, or of a pipe that has a writer, with its ends of lines.
+    """The UTF-8 text of a file, or of a pipe that has a writer, with its ends of lines
+    and without a byte order mark.
 
     It waits at most a second for a pipe to have one.
     """
     if not stat.S_ISFIFO(os.stat(path).st_mode):
-        with open(regular(path), newline="", encoding="utf-8") as file:
+        with open(regular(path), newline="", encoding="utf-8-sig") as file:
             return file.read()
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb", buffering=0) as pipe:
@@ -55,7 +56,7 @@ def read_text(path: str | os.PathLike) -> str:
         if not ready and first == b"":
             raise OSError(f"cannot read {path}: it is a pipe that nothing writes to")
         os.set_blocking(handle, True)
-        return ((first or b"") + pipe.read()).decode()
+        return ((first or b"") + pipe.read()).decode("utf-8-sig")
 
 
 class Tensors(Mapping):

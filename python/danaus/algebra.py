@@ -20,9 +20,16 @@ Operand = Union[Chain, ArrayLike]
 
 
 def _combined(how: int, operands: Sequence[Operand]) -> Chain:
+    if isinstance(operands, (Chain, str)) or hasattr(operands, "__array__"):
+        kind = type(operands).__name__
+        raise TypeError(f"operands are a list of chains and matrices, not a {kind}")
+    operands = list(operands)
     if not operands:
         raise ValueError("there is nothing to combine")
-    chains = [x if isinstance(x, Chain) else Chain.from_dense(x) for x in operands]
+    chains = [
+        x if isinstance(x, Chain) else Chain._from_matrix(x, f"operand {i}")
+        for i, x in enumerate(operands)
+    ]
     return Chain._combined(how, chains)
 
 

@@ -23,6 +23,7 @@ from danaus._arrays import (
     converted,
     element_code,
     is_complex,
+    numbers_of,
     numpy_dtype,
     operand,
     pointer,
@@ -155,9 +156,17 @@ class Chain(LinearOperator):
     @classmethod
     def from_dense(cls, w: ArrayLike, dtype: ElementType | None = None) -> Chain:
         """A matrix w[M][N] as a chain of one factor, (1, M, N, 1)."""
-        w = np.asarray(w)
-        if w.ndim != 2:
-            raise ValueError(f"w has {w.ndim} dimensions; a matrix has 2")
+        return cls._from_matrix(w, "w", dtype)
+
+    @classmethod
+    def _from_matrix(
+        cls, w: ArrayLike, what: str, dtype: ElementType | None = None
+    ) -> Chain:
+        w = numbers_of(w, what)
+        if w.ndim != 2 or not w.size:
+            raise ValueError(
+                f"{what} has the shape {w.shape}; a matrix has two sizes from 1 on"
+            )
         return cls.from_weights([w[None, :, :, None]], dtype=dtype)
 
     @classmethod

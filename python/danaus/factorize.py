@@ -20,6 +20,7 @@ from danaus._arrays import (
     converted,
     element_code,
     is_complex,
+    numbers_of,
     pointer,
     whole,
 )
@@ -104,7 +105,7 @@ class Calibration:
 
 def matrix_of(array: ArrayLike, what: str) -> np.ndarray:
     """A contiguous matrix in the machine's byte order; integers become f64."""
-    array = np.asarray(array)
+    array = numbers_of(array, what)
     if array.ndim != 2:
         raise ValueError(f"{what} has {array.ndim} dimensions instead of 2")
     dtype = np.float64 if array.dtype.kind in "biu" else array.dtype.newbyteorder("=")

@@ -28,6 +28,8 @@ _JSON_TYPES = ("float16", "float32", "float64", "complex64", "complex128")
 
 def to_ks_values(chain: Chain) -> list[np.ndarray]:
     """Copies of the weights as lazylinop's list: w[a][b][c][d] of K_1 ... K_L."""
+    if not isinstance(chain, Chain):
+        raise TypeError(f"a danaus.Chain is needed, not a {type(chain).__name__}")
     return [w.copy() for w in chain.weights]
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from danaus import records
 from danaus._arrays import (
     INT,
+    INT64,
     ElementType,
     convert,
     element_code,
@@ -116,7 +117,21 @@ def _sources(
     count = len(matrices) if hasattr(matrices, "__len__") else None
     if isinstance(matrices, Mapping):
         return ((n, lambda n=n: _InMemory(matrices[n])) for n in matrices), count
-    return ((n, lambda array=array: _InMemory(array)) for n, array in matrices), count
+    pairs = _pairs(matrices)
+    return ((n, lambda array=array: _InMemory(array)) for n, array in pairs), count
+
+
+def _pairs(matrices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Names and arrays; TypeError for items of another kind."""
+    if isinstance(matrices, np.ndarray) or not hasattr(matrices, "__iter__"):
+        matrices = [matrices]
+    for item in matrices:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise TypeError(
+                "matrices are a mapping of names to arrays, pairs of a name and an "
+                f"array, or a file: an item is a {type(item).__name__}"
+            )
+        yield item[0], item[1]
 
 
 # ---- the work on one matrix, in any process ----
@@ -370,6 +385,8 @@ def factorize_many(
     options = ({} if executor is None else {"threads": 1}) | options
     code = None if dtype is None else short_name(element_code(dtype))
     sources, count = _sources(matrices)
+    _check_rule(rule)
+    _check_names(each or {}, matrices)
     path = path_of(out)
     output = (ChainFile if path.suffix == ".safetensors" else ChainFolder)(path)
     check_report(output.report)
@@ -387,6 +404,25 @@ def factorize_many(
         if report:
             records.write(output.report, report)
     return report
+
+
+def _check_rule(rule: Rule) -> None:
+    """Raises for a rule that fits no matrix at all."""
+    if isinstance(rule, np.number):
+        rule = rule.item()
+    if isinstance(rule, float):
+        share_of(rule, 1, 1)
+    elif isinstance(rule, int):
+        whole(share_of(rule, 1, 1), "the rule's number of parameters", 1, INT64)
+    elif rule is not None and not callable(rule):
+        as_patterns(rule)
+
+
+def _check_names(each: Mapping[str, Any], matrices: Matrices) -> None:
+    """Raises for options of a name that a mapping of matrices has not."""
+    unknown = [n for n in each if isinstance(matrices, Mapping) and n not in matrices]
+    if unknown:
+        raise ValueError(f"each has options for {unknown[0]!r}, which is no matrix")
 
 
 def _check_options(options: Iterable[str], search: bool) -> None:

@@ -10,7 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from danaus._arrays import ElementType, choose, element_code, pointer
+from danaus._arrays import (
+    INT,
+    ElementType,
+    choose,
+    converted,
+    element_code,
+    integers,
+    pointer,
+    whole,
+)
 from danaus._library import (
     Progress,
     check,
@@ -201,7 +210,7 @@ class Model:
         They are logits: their softmax is the probability of each word there.
         """
         offsets, packed = _packed([ids])
-        at = np.asarray(places, np.int64)
+        at = integers(places, "places")
         found = np.empty((len(at), self.describe().vocabulary), np.float32)
         arguments = int(offsets[1]), pointer(packed), len(at), pointer(at)
         with self.device.in_use() as handle:
@@ -216,13 +225,14 @@ class Model:
         cut off is an error.
         """
         text_bytes(text)
+        top = whole(top, "top", 1, INT)
         mask, most = self.tokenizer.id("[MASK]"), self.describe().max_length
-        ids, whole = self.tokenizer.encode(text, most), self.tokenizer.encode(text)
+        ids, all_ids = self.tokenizer.encode(text, most), self.tokenizer.encode(text)
         places = np.flatnonzero(np.asarray(ids) == mask)
-        cut = int(np.sum(whole == mask)) - len(places)
+        cut = int(np.sum(all_ids == mask)) - len(places)
         if cut:
             raise ValueError(
-                f"the text has {len(whole)} tokens, and the model takes {most}: "
+                f"the text has {len(all_ids)} tokens, and the model takes {most}: "
                 f"{cut} of its {cut + len(places)} [MASK] are cut off"
             )
         found = []
@@ -258,7 +268,7 @@ class Model:
                 f"pixels are {pixels.dtype} {list(pixels.shape)}; real numbers "
                 f"[images, {shape[0]}, {shape[1]}, {shape[2]}] are needed"
             )
-        return np.ascontiguousarray(pixels, np.float32)
+        return converted(pixels, lib.DANAUS_F32, what="pixels")
 
     def _look(self, pixels: np.ndarray, call, width: str) -> np.ndarray:
         pixels = self._pixels(pixels)
@@ -313,17 +323,17 @@ class Model:
             how = {"window": window, "context": context, "progress": progress}
             return self.score([texts], **how)[0]
         texts = texts_of(texts)
-        window = self.describe().max_length if window is None else window
+        most = self.describe().max_length
+        window = whole(most if window is None else window, "window", 2, most)
         context = window // 2 if context is None else context
-        if not 0 < context < window:
-            raise ValueError(f"context is {context}, of windows of {window} tokens")
-        whole = [self.tokenizer.encode(text, around=False) for text in texts]
+        context = whole(context, "context", 1, window - 1)
+        tokens = [self.tokenizer.encode(text, around=False) for text in texts]
         step, parts = window - context, []
-        for number, ids in enumerate(whole):
+        for number, ids in enumerate(tokens):
             last = max(len(ids) - context, 1) if len(ids) else 0
             parts += [(number, at) for at in range(0, last, step)]
-        cut = [whole[number][at : at + window] for number, at in parts]
-        found = [np.zeros(len(ids), np.float32) for ids in whole]
+        cut = [tokens[number][at : at + window] for number, at in parts]
+        found = [np.zeros(len(ids), np.float32) for ids in tokens]
         for (number, at), scores in zip(
             parts, self.score_tokens(cut, progress=progress)
         ):
@@ -361,7 +371,8 @@ class Model:
             raise ValueError(
                 "tokens is at least 1, or None: as many as the model takes"
             )
-        how.max_tokens, how.seed, how.top_k = tokens or 0, seed, top_k
+        how.max_tokens, how.top_k = tokens or 0, top_k
+        how.seed = whole(seed, "seed", 0, 2**64 - 1)
         # In f32 a small share would be 0, which keeps all tokens.
         least = np.finfo(np.float32).tiny
         how.temperature = temperature
@@ -449,7 +460,8 @@ class Model:
             raise TypeError(f"layers has to be a string or None, not {kind}")
         how = ffi.new("danaus_model_compression *")
         pattern = ffi.NULL if layers is None else ffi.new("char[]", layers.encode())
-        how.share, how.layers, how.ridge, how.seed = params, pattern, ridge, seed
+        how.share, how.layers, how.ridge = params, pattern, ridge
+        how.seed = whole(seed, "seed", 0, 2**64 - 1)
         for kind in (candidates,) if isinstance(candidates, str) else candidates:
             how.candidates |= choose(kind, LAYER_CANDIDATES, "a candidate for a layer")
         with listening(progress, "compress") as (how.progress, how.user):

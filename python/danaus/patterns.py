@@ -171,6 +171,8 @@ def make(
 
 def share_of(parameters: int | float, rows: int, cols: int) -> int:
     """A number of parameters; a float is a share of rows * cols."""
+    if isinstance(parameters, bool):
+        raise TypeError(f"parameters are a number or a share, not {parameters}")
     if not isinstance(parameters, float):
         return parameters
     if not 0 < parameters <= 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from danaus._arrays import INT, element_code, pointer, whole
+from danaus._arrays import INT, element_code, integers, pointer, whole
 from danaus._library import check, ffi, lib
 from danaus.factorize import matrix_of
 from danaus.patterns import Patterns, as_patterns, pattern_array
@@ -72,7 +72,7 @@ def find_permutations(
 def _classes(classes: ArrayLike | None, count: int) -> np.ndarray | None:
     if classes is None:
         return None
-    array = np.ascontiguousarray(classes, np.int64)
+    array = integers(classes, "classes")
     if array.shape != (count,):
         raise ValueError(f"there are classes of shape {array.shape}, not ({count},)")
     return array

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from danaus import records
-from danaus._arrays import convert
+from danaus._arrays import convert, numbers_of
 from danaus.chain import Chain
 from danaus.conv import four
 from danaus.factorize import factorize
@@ -167,6 +167,8 @@ def chain(
     figure
         A figure to draw on; without one a new figure is made.
     """
+    if not isinstance(chain, Chain):
+        raise TypeError(f"a danaus.Chain is drawn, not a {type(chain).__name__}")
     factors = [_numbers(w) for w in chain.weights]
     pictures = [_factor_picture(w) for w in factors]
     shapes = [(a * b * d, a * c * d) for a, b, c, d in (w.shape for w in factors)]
@@ -236,7 +238,10 @@ def spectrum(
     ax
         Axes to draw on; without them a new figure is made.
     """
-    k = np.atleast_2d(np.asarray(k, np.float64))
+    k = numbers_of(k, "k")
+    if k.dtype.kind == "c":
+        raise TypeError("k is complex, and filters of real numbers are drawn")
+    k = np.atleast_2d(k.astype(np.float64))
     if k.ndim != 2 or not k.size or not np.isfinite(k).all():
         raise ValueError(
             f"k has the shape {k.shape}, and finite numbers [taps] or [filters][taps] "
@@ -333,9 +338,10 @@ def error_against_parameters(
     ax : axes to draw on; without them a new figure is made.
     options : passed to `danaus.factorize`: fast, refine, inputs, ...
     """
-    matrix = np.asarray(matrix)
+    matrix = numbers_of(matrix, "the matrix")
     if matrix.ndim != 2:
         raise ValueError(f"the matrix has {matrix.ndim} dimensions instead of 2")
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
     if not isinstance(kinds, Mapping):
         ranks = None if ranks is None else list(ranks)
         kinds = {kind: _ladder(kind, matrix.shape, ranks) for kind in kinds}

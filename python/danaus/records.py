@@ -103,6 +103,9 @@ def read(*paths: str | os.PathLike) -> list[Record]:
 
 def _names(records: Iterable[Mapping]) -> list[str]:
     """All columns, in the order in which they first appear."""
+    if isinstance(records, (str, Mapping)):
+        kind = type(records).__name__
+        raise TypeError(f"records are a list of mappings, not a {kind}")
     return list(dict.fromkeys(name for record in records for name in record))
 
 

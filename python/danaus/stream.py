@@ -25,7 +25,7 @@ class Stream:
     k : filters [filters][taps], or [taps] for one filter.
     channels : a multiple of filters, None: as many; channel h has the filter
         h // (channels // filters).
-    dtype : type of u and y: f32 or f64; None: f64 if k is f64, else f32.
+    dtype : type of u and y: f32 or f64; None: f64 if k is f64 or integers, else f32.
     device : a Device or its name; on a GPU blocks are copied there and back.
     """
 
@@ -43,7 +43,8 @@ class Stream:
                 f"k has the shape {np.shape(k)}, not [taps] or [filters][taps]"
             )
         if dtype is None:
-            dtype = "f64" if taps.dtype == np.float64 else "f32"
+            wide = taps.dtype == np.float64 or taps.dtype.kind in "biu"
+            dtype = "f64" if wide else "f32"
         desc = ffi.new("danaus_stream_desc *")
         desc.filters, desc.filter_length = taps.shape
         number = taps.shape[0] if channels is None else channels

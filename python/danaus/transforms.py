@@ -226,7 +226,7 @@ def givens(
     angles : [L][n/2], in radians; block (i, j) of factor l, whose pattern is
         (2^l, 2, 2, 2^(L-1-l)), is [cos -sin; sin cos] of angles[l][i 2^(L-1-l) + j].
     """
-    angles = np.ascontiguousarray(angles, np.float64)
+    angles = converted(np.asarray(angles), lib.DANAUS_F64, what="angles")
     if angles.ndim != 2 or angles.shape[1] != 2 ** (angles.shape[0] - 1):
         shape = f"{angles.shape} instead of [L][2^(L-1)]"
         raise ValueError(f"angles have the shape {shape}")
@@ -384,7 +384,7 @@ class Nufft:
         negative: bool = False,
         threads: int = 0,
     ):
-        points = np.ascontiguousarray(points, np.float64)
+        points = converted(np.asarray(points), lib.DANAUS_F64, what="points")
         if points.ndim != 1:
             raise ValueError(f"points have the shape {points.shape} instead of [m]")
         self._code = element_code(dtype)

@@ -77,7 +77,7 @@ def test_numbers_and_matrices_are_operands(rng):
     expect_matrix(danaus.kron(a, one), np.kron(x, one), np.float32)
     expect_matrix(danaus.kron(np.eye(2), a), np.kron(np.eye(2), x))
     assert danaus.Chain.from_dense(x).patterns == ((1, 18, 8, 1),)
-    with pytest.raises(ValueError, match="a matrix has 2"):
+    with pytest.raises(ValueError, match="a matrix has two sizes"):
         danaus.Chain.from_dense(x[0])
 
 

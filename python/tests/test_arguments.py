@@ -9,10 +9,13 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import danaus
+import danaus.lazylinop
+import danaus.plot
 from conftest import random_chain
 
 REFUSED = (TypeError, ValueError, NotImplementedError, MemoryError, OSError, IndexError)
@@ -190,3 +193,84 @@ def test_what_does_not_fit_is_refused_by_a_sentence(name, function, data):
         function(*given_, **named)
     except REFUSED as error:
         assert " " in str(error), f"{type(error).__name__} says {str(error)!r}"
+
+
+# ---- arguments of the wrong kind are named ----
+
+W = np.arange(64.0).reshape(8, 8)
+ONE = danaus.Chain.from_dense(W)
+SQUARE = "1,4,4,2 2,4,4,1"  # 8 x 8
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: danaus.convolve(None, [1.0]), "u has to be .*this is a NoneType"),
+        (lambda: danaus.convolve([2**70, 1], [1.0]), "u has to be .* a list of object"),
+        (lambda: danaus.convolve([1.0], "a"), "k has to be .* this is an array of <U1"),
+        (lambda: danaus.factorize("W.npy", PATTERNS), "the matrix has .* is a str"),
+        (lambda: danaus.factorize(scipy.sparse.eye(8), PATTERNS), r"its \.toarray\(\)"),
+        (lambda: danaus.kron(W, "b"), "operand 1 has to be .* this is a str"),
+        (lambda: danaus.hstack(W), "operands are a list of .*, not a ndarray"),
+        (lambda: danaus.vstack(ONE), "operands are a list of .*, not a Chain"),
+        (lambda: danaus.compress(W, True), "parameters are a number or a share"),
+        (lambda: danaus.patterns.fit(8, 8, True), "parameters are a number or a share"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_named(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
+
+
+def test_matrices_without_numbers_and_lists_of_matrices_are_named():
+    with pytest.raises(ValueError, match=r"operand 0 has the shape \(2, 8, 8\)"):
+        danaus.block_diag([W, W])
+    with pytest.raises(ValueError, match=r"w has the shape \(0, 8\)"):
+        danaus.Chain.from_dense(W[:0])
+    assert danaus.hstack(x for x in (W, ONE)).shape == (8, 16)
+
+
+def test_a_file_without_named_chains_is_no_answer(tmp_path):
+    ONE.save(tmp_path / "one.safetensors")
+    with pytest.raises(ValueError, match=r"one\.safetensors has .* for Chain\.load"):
+        danaus.load_chains(tmp_path / "one.safetensors")
+    np.save(tmp_path / "w.npy", W)
+    with pytest.raises(ValueError, match=r"w\.npy has no tensor NAME\.factor\.0$"):
+        danaus.load_chains(tmp_path / "w.npy")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: danaus.transforms.givens(np.ones((3, 4)) * 1j), "complex"),
+        (lambda: danaus.transforms.Nufft(np.ones(3) * 1j, 8), "complex"),
+        (
+            lambda: danaus.find_permutations(W, SQUARE, row_classes=np.ones(8) / 2),
+            "classes have to be whole numbers, not float64",
+        ),
+    ],
+)
+def test_no_part_of_a_number_is_lost(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: danaus.records.write("r.csv", {"a": 1}), "mappings, not a dict"),
+        (lambda: danaus.records.to_array("abc"), "records are a list of mappings"),
+        (lambda: danaus.lazylinop.to_ks_values(3), "a danaus.Chain is needed"),
+        (lambda: danaus.plot.chain("c.st"), "a danaus.Chain is drawn, not a str"),
+        (lambda: danaus.plot.spectrum([1j, 2]), "k is complex"),
+    ],
+)
+def test_what_pictures_and_records_are_of_is_named(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
+
+
+def test_one_kind_is_a_list_of_one():
+    pytest.importorskip("matplotlib")
+    ax = danaus.plot.error_against_parameters(W, "monarch")
+    assert [text.get_text() for text in ax.get_legend().get_texts()]

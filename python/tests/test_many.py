@@ -343,6 +343,13 @@ def test_what_the_caller_raises_ends_the_call(rng, tmp_path):
         ({"matrices": "missing.npz"}, FileNotFoundError, "missing"),
         ({"matrices": "missing.safetensors"}, OSError, "missing"),
         ({"dtype": "i8"}, TypeError, "not an element type"),
+        ({"matrices": np.eye(8)}, TypeError, "an item is a ndarray"),
+        ({"matrices": [np.eye(8)]}, TypeError, "an item is a ndarray"),
+        ({"each": {"fc": {"refine": 2}}}, ValueError, "'fc', which is no matrix"),
+        ({"rule": "half"}, ValueError, '"half" is not a pattern'),
+        ({"rule": 0}, ValueError, "parameters has to be from 1"),
+        ({"rule": 1.5}, ValueError, "a share of parameters"),
+        ({"rule": True}, TypeError, "parameters are a number or a share"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, change, error, sentence):

@@ -304,6 +304,22 @@ def test_what_is_no_text_or_list_of_texts_is_a_type_error(model, call):
         call(model)
 
 
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m: m.fill("the [MASK]", top=0), "top has to be from 1"),
+        (lambda m: m.fill("the [MASK]", top=-1), "top has to be from 1"),
+        (lambda m: m.generate_tokens([1], seed=-1), "seed has to be from 0"),
+        (lambda m: m.compress(seed=-1), "seed has to be from 0"),
+        (lambda m: m.score("ACGT", window=0), "window has to be from 2"),
+        (lambda m: m.score("AC", window=8, context=8), "context has to be from 1"),
+    ],
+)
+def test_numbers_out_of_range_are_named(model, call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call(model)
+
+
 def test_models_are_not_pickled_and_tokenizers_are(model):
     with pytest.raises(TypeError, match="load it again"):
         pickle.dumps(model)

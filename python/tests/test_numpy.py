@@ -259,3 +259,10 @@ def test_paths_are_text_bytes_or_paths(tmp_path):
     np.save(tmp_path / "w.npy", np.eye(4))
     matrices = bytes(tmp_path / "w.npy")
     assert danaus.factorize_many(matrices, bytes(tmp_path / "d"), PATTERNS)
+
+
+def test_streams_of_integers_are_f64_as_convolutions_are():
+    stream = danaus.Stream([2**25 + 1, 3])
+    y = stream.run([1, 2])
+    assert y.dtype == np.float64
+    np.testing.assert_array_equal(y, [2**25 + 1, 2**26 + 5])

@@ -81,6 +81,12 @@ def test_what_is_no_table_is_refused_with_a_sentence(tmp_path, text, sentence):
         records.read(path)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
+    path = tmp_path / "marked.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,b\r\n1,2\r\n")
+    assert records.read(path) == [{"a": 1, "b": 2}]
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "records.csv"
     records.write(path, [{"a": 1}])

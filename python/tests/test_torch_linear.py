@@ -452,8 +452,17 @@ def test_wrong_layers_are_refused():
         with pytest.raises((ValueError, RuntimeError), match=sentence):
             KSLinear(12, 24, **options)
     for blocks in -2, 0, 5:
-        with pytest.raises(ValueError, match=f"{blocks} blocks need"):
+        with pytest.raises(ValueError, match=f"blocks is {blocks}; an order of 2 and"):
             MonarchLinear(12, 24, blocks)
+    for build in MonarchLinear, lambda *sizes: KSLinear(*sizes, budget=0.5):
+        with pytest.raises(ValueError, match="in_features has to be from 1"):
+            build(0, 24)
+        with pytest.raises(TypeError, match="out_features has to be a whole number"):
+            build(12, 24.0)
+    with pytest.raises(TypeError, match=r"inputs have to be a tensor.*not ndarray"):
+        KSLinear.from_linear(
+            torch.nn.Linear(12, 24), patterns=CHAIN, inputs=np.ones((2, 12))
+        )
     for shape in (2, 24), (5, 6), ():  # some have numbers for rows of 12
         with pytest.raises(ValueError, match="inputs have the shape"):
             KSLinear.from_linear(

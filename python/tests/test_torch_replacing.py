@@ -344,3 +344,79 @@ def test_progress_is_told_within_layers_and_draws_bars(capsys):
 def test_shares_are_numpy_numbers_too():
     report = compress(Net(), X, np.float32(0.5))
     assert report.parameters <= report.dense_parameters / 2
+
+
+# ---- layers that no chain serves, data that hardly vary, wrong arguments ----
+
+
+def regression():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.Linear(24, 1))
+
+
+@pytest.mark.parametrize("batches", [None, [X]])
+def test_a_layer_that_is_too_small_for_its_share_stays(batches):
+    model = regression()
+    report = replace_linear(model, 0.5, batches)
+    assert [layer.name for layer in report.layers] == ["0"]
+    assert report.left["2"] == "1 x 24 needs 24 weights or more, and 12 remain"
+    assert type(model[2]) is nn.Linear
+    with pytest.raises(ValueError, match="the layer '0': 24 x 12 needs 36 weights"):
+        replace_linear(regression(), 0.01)
+
+
+def holed():
+    model = regression()
+    model[0].weight.data[1, 2] = torch.nan
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "rule", "sentence"),
+    [
+        (holed, 0.5, "the layer '0': its weights are not all finite"),
+        (regression, "half", "the layer '0': \"half\" is not a pattern"),
+        (regression, 0, "the layer '0': 0 weights are too few"),
+        (regression, "1,4,4,1", "the layer '0': the matrix is 24 x 12"),
+    ],
+)
+def test_a_failure_names_the_layer(model, rule, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        replace_linear(model(), rule)
+
+
+def test_rows_that_are_all_alike_are_data():
+    """Their variance is a rounding error, which may be negative."""
+    for rows in torch.ones(96, 12), X[:1].expand(96, 12), 1e-30 * X:
+        for kind in "interpolated", "monarch":
+            report = compress(Only(), [rows], 0.5, kinds=kind)
+            assert all(0 <= layer.error <= 1.5 for layer in report.layers)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "sentence"),
+    [
+        ({"distill": "5"}, TypeError, "distill has to be a whole number, not str"),
+        ({"distill": -1}, ValueError, "distill has to be from 0 to"),
+        ({"probes": 0}, ValueError, "probes has to be from 1 to"),
+        ({"seed": None}, TypeError, "seed has to be a whole number"),
+        ({"ridge": 0}, ValueError, "ridge is above 0 and at most 1e6, not 0"),
+        ({"ridge": -1}, ValueError, "ridge is above 0 and at most 1e6, not -1"),
+        ({"ridge": "a"}, TypeError, "ridge is a number, not 'a'"),
+    ],
+)
+def test_wrong_arguments_name_themselves(options, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        compress(Only(), [X], 0.5, **options)
+
+
+def test_inference_mode_changes_nothing():
+    model, other = Only(), regression()
+    with torch.inference_mode():
+        report = compress(model, [X.clone()], 0.5)
+        replace_linear(other, 0.5)
+    same = compress(Only(), [X], 0.5)
+    assert str(report).splitlines()[:-1] == str(same).splitlines()[:-1]
+    for trained in model, other:
+        trained(X).sum().backward()
+        assert all(p.grad is not None for p in trained.parameters())

@@ -158,3 +158,16 @@ def test_sentence_transformers_save_and_load_compressed_models(tmp_path):
         more = () if kind is sentence.SentenceTransformer else (type(model),)
         found = kind(*more, str(tmp_path), device="cpu")
         assert torch.equal(found.encode(texts, convert_to_tensor=True), wanted)
+
+
+def test_a_pooler_that_a_model_does_without_is_left_out(tmp_path):
+    model = small(bert(), IDS)
+    model.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match=r"pooler.dense, which .*: it is left out"):
+        found = transformers.BertForMaskedLM.from_pretrained(tmp_path)
+    assert torch.equal(first(found.bert(IDS)), first(model(IDS)))
+
+
+def test_a_structure_is_a_mapping():
+    with pytest.raises(TypeError, match=r"that structure_of\(\) gives, not a str"):
+        danaus.torch.apply_structure(bert(), "config.json")

@@ -254,3 +254,13 @@ def test_t5_layers_read_the_type_of_the_weight():
     with torch.no_grad():
         found, wanted = (m(ids).last_hidden_state for m in (model, dense))
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_a_copy_of_the_weight_is_a_matrix_of_its_own():
+    layer = KSLinear(12, 24, "2,6,5,2 4,5,3,1")
+    copied = copy.deepcopy(layer.weight)
+    assert type(copied) is torch.Tensor and copied.is_leaf and copied.requires_grad
+    assert torch.equal(copied, layer.to_dense())
+    with torch.no_grad():
+        copied.zero_()
+    assert layer.weight.abs().max() > 0

@@ -82,7 +82,9 @@ static danaus_status check_problem(const conv_problem *p)
     TRY(check_sizes(p));
     TRY(check_box(p));
     if (!dn_dtype(p->dtype) || dn_is_complex(p->dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no real element type", p->dtype);
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%s (%d) is no real element type",
+            danaus_dtype_name(p->dtype), p->dtype);
     if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&
         p->effort != DANAUS_TABLE_ONLY)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", p->effort);

@@ -125,7 +125,11 @@ danaus_status danaus_device_open(const char *name, danaus_device **device)
         if (strlen(backends[b]->name) == length &&
             !strncmp(backends[b]->name, name, length))
             return open_device(backends[b], name, device);
-    return dn_fail(DANAUS_ERR_ARGUMENT, "there is no device \"%.40s\"", name);
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT,
+        "there is no device \"%.40s\": names are cpu, cpu:avx2 and the like, and "
+        "cuda:0",
+        name);
 }
 
 void danaus_device_close(danaus_device *device)

@@ -287,6 +287,11 @@ danaus_status danaus_file_find(
         return DANAUS_OK;
     }
     int total = file->count + file->foreign_count;
+    if (total == 1 && !*dn_file_name(file, 0))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "there is no tensor \"%.100s\"; the file has one array, without a name",
+            name);
     return dn_fail(
         DANAUS_ERR_ARGUMENT, "there is no tensor \"%.100s\"; the file has %d%s%.100s%s",
         name, total, total ? ", the first is \"" : "",

@@ -135,7 +135,9 @@ static danaus_status read_descr(span d, danaus_dtype *dtype)
                 d, DANAUS_ERR_UNSUPPORTED,
                 "is Python objects, which danaus does not read");
         if (!found)
-            return bad_descr(d, DANAUS_ERR_UNSUPPORTED, "is not one that danaus reads");
+            return bad_descr(
+                d, DANAUS_ERR_UNSUPPORTED,
+                "is not one that danaus reads: convert it to floating-point numbers");
         if (d.text[0] == '>')
             return bad_descr(
                 d, DANAUS_ERR_UNSUPPORTED, "is big-endian, which danaus does not read");

@@ -38,6 +38,10 @@ static danaus_status read_lines(span words, danaus_tokenizer *t)
     if (right < words.length)
         return dn_fail(
             DANAUS_ERR_FORMAT, "the vocabulary is not UTF-8 at byte %zu", right);
+    if (words.length >= 3 && !memcmp(words.text, "\xef\xbb\xbf", 3))
+        words = (span){ words.text + 3, words.length - 3 }; /* a byte order mark */
+    if (!words.length)
+        return dn_fail(DANAUS_ERR_FORMAT, "the vocabulary has no word");
     for (; words.length; id++)
         TRY(dn_add_word(t, without_spaces_behind(dn_next_line(&words)), id));
     return DANAUS_OK;

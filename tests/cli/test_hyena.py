@@ -169,6 +169,9 @@ def main(folder):
     check_scores(w, model, case / "mixed.fa", right)
     refuses("the line of a fault", 1, "mixed.fa, line 4:", "compress", model, "--fasta",
             write_fault(case, folder), "--params", 0.7, "-o", folder / "unused")  # fmt: skip
+    marked = folder / "marked.fa"
+    marked.write_bytes(b"\xef\xbb\xbf" + (case / "mixed.fa").read_bytes())
+    check_scores(w, model, marked, right)
     plain("names of records", danaus("score", model, "-", text=f">x{OBEYED}\nAC\n").stdout)
     any_base = facts("score", model, "-", "--ambiguous", text=">x\nARY\n")["records"][0]
     total, _ = likelihood(w, "ANN", LENGTH, LENGTH // 2)

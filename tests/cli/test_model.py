@@ -396,7 +396,7 @@ def main(folder):
     (folder / "empty").write_text("")
     refuses("an empty file", 1, "empty has no line", "embed", model, "--text",
             folder / "empty", "-o", e)
-    (folder / "ends").write_bytes(b"a b\rc\r\nd\n\re f")
+    (folder / "ends").write_bytes(b"\xef\xbb\xbfa b\rc\r\nd\n\re f")
     said = facts("embed", model, "--text", folder / "ends", "-o", e, "--query", "a b\rc")
     check("lines end in any way", said["lines"] == 5, said)
     near = [line["text"] for line in said["nearest"]]

@@ -314,8 +314,8 @@ keep
 said dtype "v == 'c64'" "which all get"
 refuses 2 "none of product|sum" "another word" danaus combine minus c.safetensors -o s.safetensors
 refuses 2 "1 was given" "a word alone" danaus combine sum -o s.safetensors
-refuses 1 "chain 1 is f32 and chain 0 is f64" "two types" danaus combine sum exact.npy exact32.npy -o s.safetensors
-refuses 1 "chain 1 is 24 x 36" "two sizes" danaus combine sum exact.npy rectangle.npy -o s.safetensors
+refuses 1 "exact32.npy is f32 and exact.npy is f64" "two types" danaus combine sum exact.npy exact32.npy -o s.safetensors
+refuses 1 "rectangle.npy is 24 x 36 and exact.npy is" "two sizes" danaus combine sum exact.npy rectangle.npy -o s.safetensors
 ok "two lengths" danaus combine sum exact.npy c.safetensors -o s.safetensors --json
 keep
 documented "a sum of terms is documented"

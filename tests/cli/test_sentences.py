@@ -38,6 +38,8 @@ def make_models():
     test_hyena.write_model(pathlib.Path("dna"), test_hyena.weights(rng))
     shutil.copytree("bert", "empty_config")
     pathlib.Path("empty_config/tokenizer_config.json").write_text("")
+    shutil.copytree("bert", "no_words")
+    pathlib.Path("no_words/vocab.txt").write_text("")
     shutil.copytree("bert", "bad_words")
     pathlib.Path("bad_words/vocab.txt").write_bytes(b"a\n\xff\n")
     query, place = "encoder.layer.0.attention.self.query", "embeddings.LayerNorm.bias"
@@ -64,9 +66,20 @@ def make_inputs():
     danaus("factorize", "w.npy", "--pattern", "1,4,4,2 2,4,4,1", "-o", "c.st")
     np.save("small.npy", np.ones((3, 7), "f4"))
     np.save("complex.npy", np.ones(8, "c8"))
+    np.save("line.npy", np.ones(8, "f4"))
+    np.save("none.npy", np.ones((0, 8), "f4"))
+    np.save("long.npy", np.ones((2, 2)))
+    np.save("whole.npy", np.ones((3, 8), "i4"))
+    np.save("turned.npy", np.ones((4, 3)))
+    np.save("flat.npy", np.ones((2, 4), "f4"))
+    np.save("no_images.npy", np.zeros((0, 3, 11, 11), "f4"))
+    holes = np.zeros((2, 3, 11, 11), "f4")
+    holes[0, 1, 2, 3] = np.nan
+    np.save("holes.npy", holes)
     a, i = np.ones((3, 8), "f4"), np.ones((3, 8), "i4")
     write_safetensors(pathlib.Path("two.st"), {"a": ("F32", a), "b": ("F32", a)})
     write_safetensors(pathlib.Path("integers.st"), {"i": ("I32", i)})
+    pathlib.Path("convs").write_text("causal,64,64,2,4,plain\n")
     pathlib.Path("suite").write_text("# a suite\nwhat is this\n")
     pathlib.Path("batch").write_text('"1,8,8,1",0\n')
     pathlib.Path("list").mkdir()
@@ -93,11 +106,23 @@ USAGE = {
     "factorize w.npy --params 0 -o t.st": '--params takes a number above 0, up to 1e300, not "0"',
     "info --conv 8 --taps 1.5": '--taps takes an integer from 1 to 2^63 - 1, not "1.5"',
     # Options of models: each names itself.
-    "generate dna ACGT -t -1": "--temperature takes a number from 0 to 1e6, not -1",
-    "generate dna ACGT -p 2": "--top-p takes a number above 0, up to 1, not 2",
+    "generate dna ACGT -t -1": '--temperature takes a number from 0 to 1e6, not "-1"',
+    "generate dna ACGT -p 2": '--top-p takes a number above 0, up to 1, not "2"',
     f"generate dna ACGT -k {2**31}": f"--top-k takes an integer from 1 to {2**31 - 1}, not {2**31}",
-    "compress bert --params 2 -o n": "--params takes a number above 0, up to 1, not 2",
-    "compress bert --params .5 --ridge 2e6 -o n": "--ridge takes a number above 0, up to 1e6, not 2e+06",
+    "compress bert --params 2 -o n": '--params takes a number above 0, up to 1, not "2"',
+    "compress bert --params .5 --ridge 2e6 -o n": '--ridge takes a number above 0, up to 1e6, not "2e6"',
+    "generate dna ACGT -t nan": '--temperature takes a number from 0 to 1e6, not "nan"',
+    "generate dna ACGT -p 0": '--top-p takes a number above 0, up to 1, not "0"',
+    "compress bert --params x -o n": '--params takes a number above 0, up to 1, not "x"',
+    "factorize w.npy --chain monarch --inputs x.npy --ridge 1e16":
+        '--ridge takes a number above 0, up to 1e6, not "1e16"',
+    "apply c.st x.npy -o y.npy --scale 0": '--scale takes a number other than 0, not "0"',
+    # Options that would have no effect.
+    "generate dna ACGT -k 5": "--top-k goes with a --temperature above 0",
+    "generate dna ACGT -t 0 -p .5": "--top-p goes with a --temperature above 0",
+    "compress bert --params .5 -o n -w 8": "--window goes with --fasta",
+    "compress bert --text text --params .5 -o n -w 8": "--window goes with --fasta",
+    "embed bert --text text -o e.npy -n 2": "--nearest goes with --query",
     "compress bert --params .5": "-o NEW is needed",
     "compress bert -o n": "--params FRACTION is needed",
     "embed bert -o e.npy": "--text FILE is needed",
@@ -132,7 +157,29 @@ FAILURES = {
     # Files: the one that is wrong.
     "fill empty_config [MASK]": "empty_config/tokenizer_config.json: no proper JSON: it is empty",
     f"fill {LONG} [MASK]": "/model/tokenizer_config.json: no proper JSON: it is empty",
+    "fill no_words [MASK]": "no_words/vocab.txt: the vocabulary has no word",
     "fill bad_words [MASK]": "bad_words/vocab.txt: the vocabulary is not UTF-8 at byte 2",
+    "factorize line.npy --params .5": "line.npy: W is 8, but a matrix is needed",
+    "factorize none.npy --params .5": "none.npy: W is 0 x 8, without a number",
+    "factorize w.npy --pattern 1,2,2,1": "w.npy: W is 8 x 8, but the patterns make 2 x 2",
+    "apply c.st small.npy -o y.npy": "small.npy: X is 3 x 7, but layout first needs batch x N",
+    "apply c.st x.npy --residual w.npy -o y.npy": "w.npy: the residual is 8 x 8, and Y is 3 x 8",
+    "combine hstack c.st small.npy -o y.st": "small.npy is 3 x 7 and c.st is 8 x 8",
+    "combine product small.npy c.st -o y.st": "small.npy has 7 columns but c.st has 8 rows",
+    "combine kronecker c.st long.npy -o y.st": "long.npy is f64 and c.st is f32: convert one",
+    "apply c.st x.npy -o y.npy --tensor x":
+        'x.npy: there is no tensor "x"; the file has one array, without a name',
+    "apply c.st x.npy -o y.npy --device gpu": 'there is no device "gpu": names are cpu, cpu:avx2',
+    "apply c.st whole.npy -o y.npy":
+        "whole.npy: the .npy element type '<i4' is not one that danaus reads: convert it",
+    "transform givens 8 --angles turned.npy -o t.st": "turned.npy is no matrix of 3 x 4 angles",
+    "transform circulant 8 --values flat.npy -o t.st": "flat.npy has 2 axes, where a vector",
+    "compress vit --images no_images.npy --params .5 -o n": "no_images.npy has no image",
+    "compress vit --images holes.npy --params .5 -o n":
+        "holes.npy: 1 of 726 numbers are infinite or NaN, and finite ones are needed",
+    "compress bert --text text --params .5 -o n": "text: a model is compressed with 2 sequences",
+    "model bert --length 13": "--length 13: the model takes 1 to 12 tokens",
+    f"generate dna {'A' * 40}": "PROMPT has 40 tokens: the model takes 1 to 30",
     # Texts: where they come from.
     "embed bert --text bad -o e.npy": "bad, line 2: the text is not UTF-8 at byte 0, which is 0xff",
     "embed bert --text text --query $'\\xff'": "--query: the text is not UTF-8 at byte 0",
@@ -171,6 +218,8 @@ FAILURES = {
     "factorize w.npy --chain monarch --inputs x.npy --targets w.npy":
         "w.npy has 8 targets, and x.npy 3 inputs",
     "conv x.npy x.npy x.npy -o y.npy": "x.npy is a second file of filters",
+    "conv x.npy complex.npy -o y.npy": "complex.npy has an array of c64: real numbers with",
+    "bench conv --suite convs --dtype c64": "c64 (5) is no real element type",
     "transform circulant 8 --values complex.npy -o t.st":
         "complex.npy is complex (c64), and real numbers (f32) are needed",
     f"transform dft {2**31} -o t.st": f"{2**31} is no length of a transform: 1 to {2**31 - 1} are",

@@ -437,6 +437,8 @@ static void bad_requests_are_refused_with_a_reason(void **state)
         { { .inputs = x, .samples = 2, .ridge = -1 }, "ridge" },
         { { .inputs = x, .samples = 2, .ridge = NAN }, "ridge" },
         { { .inputs = x, .samples = 2, .ridge = INFINITY }, "ridge" },
+        { { .inputs = x, .samples = 2, .ridge = 1e16 },
+          "a ridge is a number from 0 to 1e+06, not 1e+16" },
         { { .calibration = &none }, "Gram matrix [4][4]" },
         { { .calibration = &empty }, "number of samples" },
         { { .calibration = &later }, "reserved" },

@@ -13,6 +13,7 @@ import importlib.abc
 import importlib.util
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -197,27 +198,33 @@ def _renamed(
 def _names_in(model: nn.Module, layers: Mapping[str, Any]) -> dict[str, str]:
     """The model's name for each layer of a file.
 
-    Layers of a head that this model has not are left out, as transformers does it.
+    Layers of a head that this model has not are left out, as transformers does it. So
+    are others with a warning, such as a pooler, if the module around is not there.
     """
     known = {name for name, _ in model.named_modules()}
     prefix = getattr(model, "base_model_prefix", "")
     found: dict[str, str] = {}
-    lacking = []
+    lacking, alien = [], False
     for name, (other, _) in _renamed(model, list(layers), reverse=False).items():
         choices = other, f"{prefix}.{other}", other.removeprefix(f"{prefix}."), name
         place = next((choice for choice in choices if choice in known), None)
         if place is None:
             lacking.append(name)
+            parents = {choice.rpartition(".")[0] for choice in choices}
+            alien = alien or not parents.isdisjoint(known)
         else:
             found[name] = place
     begins = f"{prefix}."
     bare = not any(name.startswith(begins) for name in layers)
     lacking = [name for name in lacking if bare or name.startswith(begins)]
     if lacking:
-        raise ValueError(
+        sentence = (
             f"config.json: quantization_config has a layer {lacking[0]}, which a "
             f"{type(model).__name__} has not"
         )
+        if alien or not found:
+            raise ValueError(sentence)
+        warnings.warn(f"{sentence}: it is left out", stacklevel=2)
     return found
 
 

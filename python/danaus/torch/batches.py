@@ -163,7 +163,11 @@ class Caller:
             return {key: self.moved(value) for key, value in batch.items()}
         if isinstance(batch, (tuple, list)):
             return tuple(self.moved(value) for value in batch)
-        return batch.to(self.device) if isinstance(batch, Tensor) else batch
+        if not isinstance(batch, Tensor):
+            return batch
+        if batch.is_inference() and not torch.is_inference_mode_enabled():
+            batch = batch.clone()  # which gradients may pass
+        return batch.to(self.device)
 
     def __call__(self, batch: Any) -> Any:
         """The model's output for a batch."""

@@ -34,6 +34,18 @@ def dense_weight(linear: nn.Module) -> Tensor:
     return weight if isinstance(linear, nn.Linear) else weight.T
 
 
+@contextmanager
+def naming(layer: str) -> Iterator[None]:
+    """Puts the layer's name before what is wrong with it."""
+    try:
+        yield
+    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        if repr(layer) in str(error):
+            raise
+        raise kind(f"the layer {layer!r}: {error}") from error
+
+
 @dataclass
 class Stage:
     """Layers that read the same tensor one after the other, such as q, k and v."""

@@ -35,6 +35,8 @@ KINDS = "interpolated", "low_rank", "monarch", "sum"
 Free = tuple[Optional[np.ndarray], Optional[np.ndarray]]
 STAY: Free = (None, None)
 
+ROUNDING = 1e-6  # of sums over rows, as a share of mean squares
+
 ROUNDS = 20  # of a search for permutations: later ones gain little on trained layers
 
 
@@ -114,20 +116,31 @@ class Problem:
                 "a layer saw numbers that are not finite: the calibration data or the "
                 "model has such"
             )
-        scale = ridge * max(float(gram.diagonal().mean()), 1e-30)
+        # Sums are rounded: nothing is known of variances far below the mean squares.
+        known = ROUNDING * float(moments.xx.diagonal().mean()) / n
+        scale = max(ridge * float(gram.diagonal().mean()), known, 1e-30)
         wide = weight.detach().double()
-        gram.diagonal().add_(scale)
-        cross += scale * wide
         energy = moments.energy / n - float(mean_y.square().sum())
-        tensors = wide, mean_x, mean_y, gram, cross
-        arrays = [t.cpu().numpy() for t in tensors]
+        energy = max(energy, ROUNDING * moments.energy / n)
+        wide, mean_x, mean_y, gram, cross = (
+            t.cpu().numpy() for t in (wide, mean_x, mean_y, gram, cross)
+        )
         side_array = None if side is None else side.cpu().numpy()
-        return cls(*arrays, energy, scale, side_array)
+        while True:
+            ridged = gram + scale * np.eye(len(gram)), cross + scale * wide
+            try:
+                return cls(wide, mean_x, mean_y, *ridged, energy, scale, side_array)
+            except np.linalg.LinAlgError:  # of many columns that hardly vary
+                if scale > known / ROUNDING:
+                    raise
+                scale *= 10
 
     @classmethod
     def plain(cls, weight: Tensor, bias: Tensor | None) -> Problem:
         """That of the matrix alone: inputs of mean 0, covariance 1; the bias stays."""
         wide = weight.detach().double().cpu().numpy()
+        if not np.isfinite(wide).all():
+            raise ValueError("its weights are not all finite")
         rows, cols = wide.shape
         mean_y = np.zeros(rows)
         if bias is not None:

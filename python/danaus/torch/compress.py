@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from danaus._arrays import INT, INT64, whole
 from danaus._library import Progress, share_teller
 from danaus.torch.batches import Output, checked, load_batches
 from danaus.torch.calibrate import Walk, dense_weight
@@ -30,6 +31,7 @@ from danaus.torch.replace import (
     all_or_nothing,
     as_budget,
     as_kinds,
+    as_ridge,
     walk_through,
 )
 from danaus.torch.resume import Finished
@@ -112,7 +114,9 @@ def compress(
     resume : a folder that keeps finished layers: the same call goes on from there.
     progress : called with the share done, in [0, 1]; True draws a bar.
     """
-    kinds = as_kinds(kinds)
+    kinds, ridge = as_kinds(kinds), as_ridge(ridge)
+    probes, seed = whole(probes, "probes", 1, INT), whole(seed, "seed", 0, INT64)
+    distill = whole(distill, "distill", 0, INT)
     if budgets not in ("sensitivity", "uniform"):
         raise ValueError(f"budgets is 'sensitivity' or 'uniform', not {budgets!r}")
     start = time.perf_counter()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from danaus import patterns as named
+from danaus._arrays import INT64, whole
 from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
@@ -104,6 +105,7 @@ class KSLinear(LinearLike, Freezable):
             )
         if sum(given is not None for given in (patterns, chain, budget)) != 1:
             raise ValueError("one of patterns, chain and budget is needed")
+        _check_sizes(in_features, out_features)
         if chain is not None:
             patterns = chain.patterns
         elif budget is not None:
@@ -431,6 +433,9 @@ def _chain_near(
         patterns = named.fit(rows, cols, params)
     dense, samples = _array(_wide(weight)), None
     if inputs is not None:
+        if not isinstance(inputs, Tensor):
+            kind = type(inputs).__name__
+            raise TypeError(f"inputs have to be a tensor [..., {cols}], not {kind}")
         if inputs.dim() == 0 or inputs.shape[-1] != cols:
             shape = tuple(inputs.shape)
             raise ValueError(f"inputs have the shape {shape}, not [..., {cols}]")
@@ -438,10 +443,16 @@ def _chain_near(
     return factorize(dense, patterns, inputs=samples).chain
 
 
+def _check_sizes(in_features: int, out_features: int) -> None:
+    whole(in_features, "in_features", 1, INT64)
+    whole(out_features, "out_features", 1, INT64)
+
+
 def _monarch(
     in_features: int, out_features: int, blocks: int | None, order: int, rank: int
 ) -> Patterns:
     """Patterns of a Monarch matrix, as `MonarchLinear` says."""
+    _check_sizes(in_features, out_features)
     radices: dict[str, Any] = {}
     if blocks is not None:
         if isinstance(blocks, bool) or not isinstance(blocks, numbers.Integral):
@@ -451,7 +462,8 @@ def _monarch(
         sizes = in_features, out_features
         if order != 2 or blocks < 1 or any(size % blocks for size in sizes):
             raise ValueError(
-                f"{blocks} blocks need an order of 2 and sizes that they divide"
+                f"blocks is {blocks}; an order of 2 and a divisor of both sizes, "
+                f"{in_features} and {out_features}, are needed"
             )
         radices = {
             "row_radices": (out_features // blocks, blocks),

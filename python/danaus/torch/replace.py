@@ -19,8 +19,15 @@ from danaus import patterns as named
 from danaus._library import Progress, share_teller
 from danaus.chain import Chain
 from danaus.torch.batches import load_batches
-from danaus.torch.calibrate import Walk, dense_weight, evaluating
-from danaus.torch.candidates import KINDS, Candidate, Problem, best, fit_chain
+from danaus.torch.calibrate import Walk, dense_weight, evaluating, naming
+from danaus.torch.candidates import (
+    KINDS,
+    Candidate,
+    Problem,
+    best,
+    fit_chain,
+    least_parameters,
+)
 from danaus.torch.choose import Exclude, Layers, fits, select
 from danaus.torch.exchange import Arrangement
 from danaus.torch.resume import Finished
@@ -109,6 +116,15 @@ def as_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
     return found
 
 
+def as_ridge(ridge: float) -> float:
+    """A ridge that was checked; with a larger one samples would have no effect."""
+    if isinstance(ridge, bool) or not isinstance(ridge, numbers.Real):
+        raise TypeError(f"ridge is a number, not {ridge!r:.40}")
+    if not 0 < ridge <= 1e6:
+        raise ValueError(f"ridge is above 0 and at most 1e6, not {ridge}")
+    return float(ridge)
+
+
 def as_budget(params: int | float, whole: int) -> int:
     """So many weights, or a share of `whole`, as a number of weights."""
     if isinstance(params, bool) or not isinstance(params, numbers.Real):
@@ -148,7 +164,8 @@ def all_or_nothing(report: Report) -> Iterator[None]:
     Else the new layers are in training mode if the old ones were.
     """
     try:
-        with evaluating(report.model), torch.no_grad():
+        # New layers are trained later, which what is made in inference mode is not.
+        with torch.inference_mode(False), evaluating(report.model), torch.no_grad():
             yield
         for name, old in report._before.items():
             report.model.get_submodule(name).train(old.training)
@@ -186,15 +203,16 @@ def walk_through(
             if there[name] is not None:
                 candidate, bias, row = there[name]
             else:
-                if walk.batches:
-                    side = (sides or {}).get(name)
-                    problem = places.problem(name, moments.pop(name), side, ridge)
-                else:
-                    linear = walk.originals[name]
-                    problem = Problem.plain(dense_weight(linear), linear.bias)
-                candidate = fit(
-                    name, problem, lambda part, done=done: tell((done + part) / count)
-                )
+                with naming(name):
+                    if walk.batches:
+                        side = (sides or {}).get(name)
+                        problem = places.problem(name, moments.pop(name), side, ridge)
+                    else:
+                        linear = walk.originals[name]
+                        problem = Problem.plain(dense_weight(linear), linear.bias)
+                    candidate = fit(
+                        name, problem, lambda part, n=done: tell((n + part) / count)
+                    )
                 problem = problem.permuted(*candidate.order)
                 has_bias = walk.originals[name].bias is not None
                 bias = problem.bias(candidate.dense) if has_bias else None
@@ -246,14 +264,39 @@ def _fit(
     return fit_chain(problem, named.as_patterns(decision), tell=tell)
 
 
+def _too_few(decision: Any, layer: nn.Module, kinds: Sequence[str]) -> str | None:
+    """Why no layer of these kinds has as few weights as the rule says; else None."""
+    if not isinstance(decision, numbers.Real):
+        return None
+    rows, cols = dense_weight(layer).shape
+    budget = as_budget(decision, rows * cols)
+    least = least_parameters(rows, cols, kinds)
+    if budget >= least:
+        return None
+    return f"{rows} x {cols} needs {least} weights or more, and {budget} remain"
+
+
 def _decisions(
-    rule: Rule, model: nn.Module, names: list[str], left: dict[str, str]
+    rule: Rule,
+    model: nn.Module,
+    names: list[str],
+    left: dict[str, str],
+    kinds: Sequence[str],
 ) -> dict[str, Any]:
     """What becomes of each layer; those that stay are left."""
     found = {name: _decide(rule, name, model.get_submodule(name)) for name in names}
     for name in [name for name in names if found[name] is None]:
         left[name] = "the rule says so"
         del found[name]
+    few = {}
+    for name, decision in found.items():
+        with naming(name):
+            few[name] = _too_few(decision, model.get_submodule(name), kinds)
+    left.update({name: why for name, why in few.items() if why})
+    if found and all(few.values()):
+        name = next(iter(found))
+        raise ValueError(f"the layer {name!r}: {few[name]}: give it a larger share")
+    found = {name: decision for name, decision in found.items() if not few[name]}
     if names and not found and isinstance(rule, Mapping):
         raise ValueError(
             f"the rule's patterns {list(rule)} fit none of the {len(names)} linear "
@@ -295,7 +338,8 @@ def replace_linear(
     """
     kinds = as_kinds(kinds)
     names, left = select(model, layers, exclude, heads)
-    decisions = _decisions(rule, model, names, left)
+    ridge = as_ridge(ridge)
+    decisions = _decisions(rule, model, names, left, kinds)
     report, start = Report(model, left=left), time.perf_counter()
     if not decisions:
         return report

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch.batches import Output
-from danaus.torch.calibrate import Walk, dense_weight
+from danaus.torch.calibrate import Walk, dense_weight, naming
 from danaus.torch.candidates import Moments, Problem, sums_of
 
 
@@ -107,7 +107,8 @@ def dense_spectra(
         weight, has_bias = dense_weight(linear).double(), linear.bias is not None
         moments.yx = weight @ moments.xx
         moments.y = weight @ moments.x
-        problem = Problem.of(moments, weight, weighed.get(name), ridge, has_bias)
+        with naming(name):
+            problem = Problem.of(moments, weight, weighed.get(name), ridge, has_bias)
         white = problem.whitened
         square = white @ white.T if len(white) < white.shape[1] else white.T @ white
         gains = np.maximum(scipy.linalg.eigvalsh(square)[::-1], 0.0)

@@ -142,6 +142,11 @@ def apply_structure(
     of the replaced weight, unless a device is given ("meta"). If a layer does not fit,
     nothing is replaced.
     """
+    if not isinstance(structure, Mapping):
+        raise TypeError(
+            "structure has to be the mapping that structure_of() gives, not a "
+            f"{type(structure).__name__}"
+        )
     for name, layer in built_for(model, structure).items():
         old = next(model.get_submodule(name).parameters(), None)
         place = torch.device("cpu") if old is None else old.device

@@ -51,6 +51,13 @@ class DenseWeight(Tensor):
         with torch.inference_mode(False), torch.set_grad_enabled(gradients):
             return self._layer.to_dense()
 
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        """A matrix of its own, as copies of a torch.nn.Linear's weight are."""
+        gradients = self._has_gradients()
+        return memo.setdefault(
+            id(self), self.dense().detach().requires_grad_(gradients)
+        )
+
     def _has_gradients(self) -> bool:
         with torch._C.DisableTorchFunctionSubclass():
             return self.requires_grad

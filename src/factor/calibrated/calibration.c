@@ -22,14 +22,19 @@
 
 #define DEFAULT_RIDGE 1e-6
 
+/* Beside a larger one the samples vanish, and with them the error that is told of them. */
+#define LARGEST_RIDGE 1e6
+
 /* ---- checks ---- */
 
 danaus_status dn_calibration_check(
     const danaus_factorize_desc *desc, int64_t rows, int64_t cols)
 {
     const danaus_calibration *sums = desc->calibration;
-    if (!(desc->ridge >= 0) || isinf(desc->ridge))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a ridge is a number from 0 on");
+    if (!(desc->ridge >= 0 && desc->ridge <= LARGEST_RIDGE))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a ridge is a number from 0 to %g, not %g",
+            LARGEST_RIDGE, desc->ridge);
     if (desc->inputs && sums)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "give inputs or the sums over them, not both");
