@@ -27,6 +27,7 @@ from danaus.torch import (  # noqa: E402
     _ops,
     freeze,
     fuse_qkv,
+    models,
 )
 
 CHAIN = "1,4,4,3 2,6,6,1"  # 12 x 12
@@ -215,3 +216,37 @@ def test_offloaded_modules_run(case, frozen, tmp_path):
         assert all(p.is_meta for p in offloaded.parameters())
         with torch.no_grad():
             torch.testing.assert_close(offloaded(x), y)
+
+
+# ---- whole models ----
+
+
+def dna():
+    sizes = {"d_model": 16, "d_inner": 32, "max_seq_len": 34, "n_layer": 1}
+    return models.HyenaDNAForCausalLM(models.HyenaDNAConfig(**sizes)).eval()
+
+
+def mixer():
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    lengths = {"long_conv_l_max": 32, "max_position_embeddings": 32}
+    config = models.M2BertConfig(vocab_size=12, **sizes, **lengths)
+    return models.M2BertForMaskedLM(config).eval()
+
+
+@pytest.mark.parametrize("make", [dna, mixer])
+def test_models_want_ids_where_they_are(make):
+    model, ids = make(), torch.full((2, 9), 7)
+    with pytest.raises(ValueError, match="input_ids lie on meta, the model on cpu"):
+        model(ids.to("meta"))
+    mask = torch.ones(2, 9)
+    with pytest.raises(ValueError, match="attention_mask lies on meta, input_ids on"):
+        model(ids, attention_mask=mask.to("meta"))
+    with pytest.raises(ValueError, match="attention_mask has to be a tensor, not list"):
+        model(ids, attention_mask=mask.tolist())
+    expected = model(ids).logits
+    accelerate = pytest.importorskip("accelerate")
+    whole = {"preload_module_classes": [type(model).__name__]}
+    offloaded = accelerate.cpu_offload(copy.deepcopy(model), "cpu", **whole)
+    assert torch.equal(offloaded(ids).logits, expected)
+    model = model.to("meta")
+    assert model(ids).logits.is_meta and model(ids.to("meta")).logits.is_meta

@@ -190,7 +190,9 @@ class HyenaFilter(torch.nn.Module):
         length = self.length if length is None else length
         if not 1 <= length <= self.length:
             fail(f"a filter of {length} values; this one has at most {self.length}")
-        with torch.autocast(self.bias.device.type, enabled=False):
+        # Of the device meta autocast knows nothing.
+        kind = "cpu" if self.bias.is_meta else self.bias.device.type
+        with torch.autocast(kind, enabled=False):
             k = self._values(self.implicit_filter, length)
             if self.implicit_filter_rev is None:
                 return k

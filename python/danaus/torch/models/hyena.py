@@ -208,7 +208,8 @@ class HyenaPreTrained(Sequences):
         return None if name == "lm_head.weight" else name  # tied
 
     def packing(self, ids: Tensor, mask: Tensor | None, offsets: Any) -> Packing:
-        return packing_of(ids, mask, offsets, self.config.max_seq_len, self.config.rows)
+        c, table = self.config, self.get_input_embeddings().weight
+        return packing_of(ids, mask, offsets, c.max_seq_len, c.rows, table)
 
     def run(self, ids: Tensor, packing: Packing) -> Tensor:
         """Rows of the last norm, packed if the sequences are."""

@@ -169,7 +169,8 @@ class M2BertModel(M2BertPreTrained):
     def packing(self, ids: Tensor, mask: Tensor | None, offsets: Any) -> Packing:
         c = self.config
         most = min(c.long_conv_l_max, c.max_position_embeddings)
-        return packing_of(ids, mask, offsets, most, c.vocab_size)
+        table = self.get_input_embeddings().weight
+        return packing_of(ids, mask, offsets, most, c.vocab_size, table)
 
     def run(self, ids: Tensor, types: Tensor | None, packing: Packing) -> Tensor:
         """Rows of the last layer, packed if the sequences are."""

@@ -66,27 +66,43 @@ class Packing(NamedTuple):
         return y
 
 
-def packing_of(
-    ids: Tensor, mask: Tensor | None, offsets, most: int, words: int
-) -> Packing:
-    """The packing of a model's inputs: ids [batch, length] and a mask of that shape, or
-    packed ids [1, tokens] and offsets; sequences of at most `most` tokens. Ids in host
-    memory are checked; ids on a GPU are not, which would have to wait for them."""
+def _check_ids(ids: Tensor, mask: Tensor | None, table: Tensor, words: int) -> None:
+    """Raises unless the inputs are ids of words, on a device that has numbers if the
+    table of words has. Hooks may offload the table, but not the inputs."""
+    if not isinstance(ids, Tensor):
+        fail(f"input_ids have to be a tensor, not {type(ids).__name__}")
     if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
         fail(
             f"input_ids have the shape {list(ids.shape)} and the type {ids.dtype}; "
             "they need two dimensions of int32 or int64"
         )
+    if ids.is_meta and not table.is_meta:
+        fail(f"input_ids lie on meta, the model on {table.device}")
     if ids.device.type == "cpu" and not torch.compiler.is_compiling():
         wrong = ids[(ids < 0) | (ids >= words)]
         if len(wrong):
             fail(f"an id is {int(wrong[0])}; the words are 0 to {words - 1}")
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor):
+        fail(f"attention_mask has to be a tensor, not {type(mask).__name__}")
+    if mask.shape != ids.shape:
+        fail(f"attention_mask is {list(mask.shape)}, input_ids {list(ids.shape)}")
+    if mask.is_meta:
+        fail(f"attention_mask lies on meta, input_ids on {ids.device}")
+
+
+def packing_of(
+    ids: Tensor, mask: Tensor | None, offsets, most: int, words: int, table: Tensor
+) -> Packing:
+    """The packing of a model's inputs: ids [batch, length] and a mask of that shape, or
+    packed ids [1, tokens] and offsets; sequences of at most `most` tokens. Ids in host
+    memory are checked; ids on a GPU are not, which would have to wait for them."""
+    _check_ids(ids, mask, table, words)
     if mask is not None and offsets is not None:
         fail("attention_mask and offsets exclude each other")
     longest = ids.shape[1]
     if mask is not None:
-        if mask.shape != ids.shape:
-            fail(f"attention_mask is {list(mask.shape)}, input_ids {list(ids.shape)}")
         mask = mask.bool()
         if mask.all():
             mask = None
