@@ -378,7 +378,7 @@ def test_monarch_layers(device, blocks):
     if blocks:
         assert sum(w.numel() for w in layer.weights) == 4 * (32 + 48)
     check(layer, torch.randn(4, 32, device=device))
-    with pytest.raises(ValueError, match="divide"):
+    with pytest.raises(ValueError, match="divisor of both sizes"):
         MonarchLinear(32, 48, 5)
 
 

@@ -618,6 +618,7 @@ def test_sharded_models_train_as_one_process(tmp_path):
 def test_filters_are_made_on_one_device(monkeypatch):
     """transformers puts linspace on the CPU while it loads models."""
     real = torch.linspace
+    torch.utils._device._device_constructors.cache_clear()  # transformers' may be there
     with torch.device("meta"):  # which remembers the true function
         assert real(0, 1, 3).is_meta
     monkeypatch.setattr(
