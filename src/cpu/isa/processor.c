@@ -35,12 +35,17 @@ static const processor processors[] = {
     { is_any, { 0.5, 0.9, 3, 4, 0, 12, 12, 0, 0, 0, 0, 0, 0 } },
 };
 
-const cpu_traits *dn_cpu_traits(void)
+cpu_traits dn_cpu_traits(const char *isa)
 {
     const processor *p = processors;
     while (!p->is())
         p++;
-    return &p->traits;
+    cpu_traits t = p->traits;
+    if (strcmp(isa, "avx512")) { /* shorter vectors cost the same everywhere */
+        t.product = t.load = 0.5;
+        t.turn = 3;
+    }
+    return t;
 }
 
 /* Found by danaus calibrate on an Intel Xeon of 2.8 GHz (Ice Lake). The last line serves
