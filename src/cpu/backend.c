@@ -81,7 +81,7 @@ static danaus_status cpu_open(const char *name, danaus_device **device)
     d->conv = isa->conv;
     d->activations = isa->activations;
     d->nn = isa->nn;
-    d->traits = dn_cpu_traits();
+    d->traits = dn_cpu_traits(isa->name);
     d->threads = dn_thread_count();
     d->l2 = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
     d->l3 = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE, (size_t)8 << 20);

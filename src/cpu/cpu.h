@@ -47,6 +47,31 @@ static inline int64_t dn_to_added(const cpu_view *v, size_t real)
     return v->added ? ((intptr_t)v->added - (intptr_t)v->data) / (intptr_t)real : 0;
 }
 
+/* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
+   vectors of `per` lanes, so that one load of x serves all vectors of a tile. Where d is a
+   multiple of a vector there is a group for each run of lanes j, with a vector for each
+   r; where d divides a vector one group, with the outputs one after the other: lane l of
+   vector v in group g is output v step + g per + l. For other d and for complex types
+   they are spread: a group for each j, with vectors of r, v step + g + l d. */
+typedef struct lane_map {
+    int64_t per, groups, vectors, step;
+    int64_t tiles; /* of vectors, in a group */
+    int spread;    /* outputs of a vector are d apart */
+    int gather;    /* a group's x is first put together */
+    int64_t rows;  /* k at a time, of tiles that read x as it lies */
+} lane_map;
+
+/* How thin products (thin.inc) cut a row's run of c d weights, and x, into vectors of `per`
+   reals. A step takes the lanes of one k, in several vectors, the last one in part; or,
+   folded, of as many k as one vector holds. */
+typedef struct thin_map {
+    int64_t per, lanes; /* reals of the numbers j of one k */
+    int64_t used;       /* reals of a step, */
+    int64_t last;       /* of the last one */
+    int64_t steps, vectors;
+    int fold;
+} thin_map;
+
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
     int64_t columns;   /* batch columns at a time */
@@ -56,8 +81,15 @@ typedef struct cpu_shape {
     int64_t blocks;    /* i at a time; more than 1 only with all lanes */
     int64_t lanes;     /* j at a time */
     int64_t tiles;     /* tiles of rows at a time */
-    int64_t rows;      /* k at a time, of tiles of lanes that read x as it lies */
+    int64_t all_tiles; /* of a block, which parts may share */
+    union {
+        lane_map lane; /* of a kernel along lines */
+        thin_map thin; /* of thin products */
+    };
     int weights_first; /* all columns with the same weights before others */
+    int fetch_lines;   /* what lies along lines is fetched ahead, */
+    int fetch_near;    /* long runs into the first cache, */
+    int fetch_far;     /* where half of it is lost */
     int stage_x, stage_y;
     int copy_x; /* staged full tiles of x are copied by their first tile of rows */
     size_t x_bytes, y_bytes; /* of scratch; y's second half: a residual */
@@ -67,7 +99,7 @@ typedef struct cpu_shape {
 
 /* How processors differ that have the same instructions. */
 typedef struct cpu_traits {
-    double product, load; /* cycles for a vector of 64 bytes */
+    double product, load; /* cycles for a vector */
     double turn;          /* to turn a vector's outputs of several columns */
     double between;       /* for one along lines between two steps, beyond panels */
     double far_cache;     /* of memory's time to read from the last one; 0 if near */
@@ -84,11 +116,10 @@ typedef struct cpu_traits {
 typedef struct cpu_part {
     danaus_pattern p;
     const struct cpu_code *code;
-    const cpu_traits *traits;
     const void *packed;
     const void *bias; /* type of sums, a b d long; or NULL */
     cpu_view x, y;
-    cpu_shape shape;
+    const cpu_shape *shape;
     range i, j, tile, s;
     int stream;                  /* write y past the caches */
     int cold_x, cold_y;          /* not in the second cache yet */
@@ -128,7 +159,7 @@ typedef struct cpu_device {
     const struct conv_code *conv;
     const cpu_activate (*activations)[2]; /* for sums in f32, in f64 */
     const struct nn_code *nn;
-    const cpu_traits *traits;
+    cpu_traits traits;
     int threads;
     thread_pool *pool;           /* NULL until it is needed */
     danaus_parallel_fn parallel; /* the host's, or NULL */
@@ -159,9 +190,6 @@ extern const cpu_isa dn_cpu_isas[];
    `limit`, or than any for ""; NULL: the list has no such name. */
 const cpu_isa *dn_cpu_best(const cpu_isa *list, const char *limit);
 
-/* Traits of this processor. */
-const cpu_traits *dn_cpu_traits(void);
-
 /* Rows of tile t when b rows are cut into tiles of at most `most`, as even as
    can be. */
 static inline int64_t dn_tile_count(int64_t b, int64_t most)
@@ -181,6 +209,9 @@ danaus_status dn_cpu_ks_gradient(
 
 int dn_cpu_ks_adds(const ks_step *last);
 danaus_status dn_cpu_pick(danaus_device *dev, const pick_job *job);
+
+/* Traits of this processor for vectors of an instruction set. */
+cpu_traits dn_cpu_traits(const char *isa);
 
 /* Runs tasks on the device's threads, or on the host's. */
 void dn_cpu_parallel(cpu_device *dev, int count, parallel_task task, void *arg);

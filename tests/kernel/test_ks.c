@@ -306,7 +306,7 @@ static void rows_along_lines_are_right_with_groups_of_lanes(void **state)
     danaus_device *dev = *state;
     if (!dev->backend->on_host)
         skip();
-    const cpu_traits *traits = ((const cpu_device *)dev)->traits;
+    const cpu_traits *traits = &((const cpu_device *)dev)->traits;
     question_list list = open_list(dev);
     for (const kernel *k = dev->kernels; k->name; k++) {
         const cpu_code *code = k->code;

@@ -61,6 +61,12 @@ size_t dn_conv_sums_bytes(
 /* Fewer rows than that are planned for by their number: eight threads have two each. */
 #define DN_CPU_FEW_ROWS 16
 
+/* Nanoseconds of one thread that are built in for an instruction set (cpu/isa/processor.c): of
+   a window, of a block, of a vector in the last steps and in passes of radix 3, 4, 5, 7 and 8,
+   and of 64 bytes of the second cache, the last one and memory. */
+#define CPU_CONV_TERMS 11
+const double *dn_cpu_conv_times(const char *isa, danaus_dtype sums);
+
 int dn_cpu_conv_terms(
     const danaus_device *dev, const conv_kernel *k, conv_term terms[CONV_MOST_TERMS]);
 int dn_cpu_conv_work(

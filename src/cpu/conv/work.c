@@ -19,10 +19,10 @@
 /* Threads that plans of few rows assume at most. */
 #define MOST_ASSUMED (DN_CPU_FEW_ROWS / 2)
 
-enum { WINDOWS, BLOCKS, TAIL, RADIX_3, CACHE_2 = RADIX_3 + 5, CACHE_3, MEMORY, TERMS };
+enum { WINDOWS, BLOCKS, TAIL, RADIX_3, CACHE_2 = RADIX_3 + 5, CACHE_3, MEMORY };
 
 /* Names, constants in tuning tables (of the tail: by lanes), and units of what follows. */
-static const conv_term terms[TERMS] = {
+static const conv_term terms[CPU_CONV_TERMS] = {
     { "windows", TUNING_WINDOW, 0, 1 },     { "blocks", TUNING_BLOCK, 0, 1 },
     { "in vectors", TUNING_TAIL, 0, 0 },    { "radix 3", TUNING_GAMMA, 3, 0 },
     { "radix 4", TUNING_GAMMA, 4, 0 },      { "radix 5", TUNING_GAMMA, 5, 0 },
@@ -31,45 +31,13 @@ static const conv_term terms[TERMS] = {
     { "memory", TUNING_OMEGA, 4, 0 },
 };
 
-/* ---- constants ---- */
-
-/* Nanoseconds of one thread: of a window, of a block, of a vector in the last steps and
-   in passes of radix 3, 4, 5, 7 and 8, and of 64 bytes of each level. Found by danaus
-   calibrate on an Intel Xeon of 2.8 GHz (Ice Lake); neon is avx2 until it is measured. */
-typedef struct builtin {
-    const char *instructions;
-    danaus_dtype sums;
-    double nanoseconds[TERMS];
-} builtin;
-
-static const builtin builtins[] = {
-    { "avx512", DANAUS_F32, { 250, 12, 21, 5.4, 5.4, 7.3, 11, 7.5, 0.38, 0.92, 4.4 } },
-    { "avx512", DANAUS_F64, { 250, 11, 19, 5.2, 4.7, 6.6, 11, 6.9, 0.34, 0.90, 4.2 } },
-    { "avx2", DANAUS_F32, { 150, 8.5, 14, 3.3, 3.3, 4.6, 7.0, 5.2, 0.25, 0.60, 2.8 } },
-    { "avx2", DANAUS_F64, { 190, 8.5, 14, 3.3, 3.5, 4.6, 7.0, 5.4, 0.25, 0.66, 2.8 } },
-    { "neon", DANAUS_F32, { 150, 8.5, 14, 3.3, 3.3, 4.6, 7.0, 5.2, 0.25, 0.60, 2.8 } },
-    { "neon", DANAUS_F64, { 190, 8.5, 14, 3.3, 3.5, 4.6, 7.0, 5.4, 0.25, 0.66, 2.8 } },
-    { "scalar", DANAUS_F32, { 170, 11, 20, 4.5, 4.4, 6.0, 9.0, 7.0, 0.25, 0.72, 3.0 } },
-    { "scalar", DANAUS_F64, { 150, 9.5, 16, 3.6, 3.9, 5.0, 7.5, 6.3, 0.2, 0.65, 2.8 } },
-};
-
-/* The row of the instruction set or, last of all, of scalar. */
-static const builtin *find_builtin(const char *instructions, danaus_dtype sums)
-{
-    const builtin *b = builtins;
-    while (b->sums != sums ||
-           (strcmp(b->instructions, instructions) && strcmp(b->instructions, "scalar")))
-        b++;
-    return b;
-}
-
 int dn_cpu_conv_terms(
     const danaus_device *dev, const conv_kernel *k, conv_term to[CONV_MOST_TERMS])
 {
     const cpu_device *d = (const cpu_device *)dev;
-    const builtin *b = find_builtin(d->isa, dn_sum_type(k->dtype));
+    const double *nanoseconds = dn_cpu_conv_times(d->isa, dn_sum_type(k->dtype));
     int lanes = dn_conv_code(d, k->dtype)->vector;
-    for (int i = 0; i < TERMS; i++) {
+    for (int i = 0; i < CPU_CONV_TERMS; i++) {
         to[i] = terms[i];
         if (i == TAIL)
             to[i].of = lanes;
@@ -77,9 +45,9 @@ int dn_cpu_conv_terms(
                         ? 16.0 * (double)(lanes * to[i].of)
                     : i >= CACHE_2 ? LINE
                                    : 1;
-        to[i].second = 1e-9 * b->nanoseconds[i] / of;
+        to[i].second = 1e-9 * nanoseconds[i] / of;
     }
-    return TERMS;
+    return CPU_CONV_TERMS;
 }
 
 /* ---- amounts ---- */
@@ -145,7 +113,7 @@ static void count(
     const conv_tables *t, double *amount)
 {
     double n = (double)t->n, fill = filled(f);
-    memset(amount, 0, TERMS * sizeof *amount);
+    memset(amount, 0, CPU_CONV_TERMS * sizeof *amount);
     amount[WINDOWS] = 1;
     amount[TAIL] = 16 * n * code->vector;
     for (int l = 0; l < t->passes; l++) {
@@ -157,7 +125,7 @@ static void count(
         amount[term_of(p->radix)] += 16 * n * p->radix * (l == 0 ? fill : 1);
     }
     count_bytes(d, code, t, fill, amount);
-    for (int i = 0; i < TERMS; i++)
+    for (int i = 0; i < CPU_CONV_TERMS; i++)
         amount[i] *= (double)f->windows * counts(f);
 }
 

@@ -26,6 +26,7 @@ typedef struct cpu_gradient_run {
     int64_t width;       /* columns of a panel */
     cpu_view x[DANAUS_MAX_FACTORS], dy[2];
     void *stage;
+    cpu_shape *shape[2]; /* of steps, of adjoint steps */
 } cpu_gradient_run;
 
 static danaus_dtype sums_of(const cpu_gradient_run *g)
@@ -43,19 +44,10 @@ static int64_t rows_out(const cpu_gradient_run *g, int step)
     return dn_pattern_rows(g->steps[step].p.pattern);
 }
 
-/* Columns from s of an operand of the whole product. */
-static cpu_view outside(
-    const cpu_gradient_run *g, const void *data, int64_t rows, int64_t s)
+/* An operand of the whole product. */
+static cpu_view outside(const cpu_gradient_run *g, const void *data, int64_t rows)
 {
-    const problem *p = &g->steps->p;
-    int first = p->layout == DANAUS_BATCH_FIRST;
-    return (cpu_view){
-        .data = (char *)(uintptr_t)data +
-                (size_t)(first ? s * rows : s) * danaus_dtype_size(p->dtype),
-        .dtype = p->dtype,
-        .layout = p->layout,
-        .ld = first ? rows : g->o->batch,
-    };
+    return dn_outside(g->steps, data, rows, g->o->batch, 0);
 }
 
 /* ---- turning an operand into a panel ---- */
@@ -82,7 +74,8 @@ static void load(
     cpu_gradient_run *g, const void *data, int64_t rows, int64_t s, int64_t n,
     cpu_view to)
 {
-    load_job job = { dn_code_of(g->steps), outside(g, data, rows, s), to, rows, n };
+    cpu_view from = dn_columns_from(outside(g, data, rows), s);
+    load_job job = { dn_code_of(g->steps), from, to, rows, n };
     job.to.ld = ROUND_UP(n, COLUMNS_UNIT);
     dn_cpu_parallel(g->dev, (int)CEIL_DIV(rows, ROWS_PER_TASK), load_rows, &job);
 }
@@ -181,15 +174,16 @@ static void add_weight_gradient(
 
 /* ---- one slab ---- */
 
-/* y = K x for n columns of a panel x. */
+/* y = K x for n columns of a panel x, by step `number` or, back, by its adjoint. */
 static void multiply(
-    cpu_gradient_run *g, const ks_step *step, const void *packed, cpu_view x,
-    cpu_view y, int64_t n)
+    cpu_gradient_run *g, int back, int number, cpu_view x, cpu_view y, int64_t n)
 {
-    grid parts;
+    const ks_step *step = back ? &g->adjoint[number] : &g->steps[number];
+    const void *const *packed = back ? g->o->packed_adjoint : g->o->packed;
     x.ld = ROUND_UP(n, COLUMNS_UNIT);
-    dn_grid_open(&parts, g->dev, step, packed, NULL, x, y, n);
-    dn_grid_run(g->dev, &parts, g->stage);
+    cpu_part all;
+    dn_whole(g->dev, step, &g->shape[back][number], packed[number], &x, &y, n, &all);
+    dn_run_parts(g->dev, &all, g->stage);
 }
 
 static void run_slab(cpu_gradient_run *g, int64_t s, int64_t n)
@@ -197,12 +191,13 @@ static void run_slab(cpu_gradient_run *g, int64_t s, int64_t n)
     const ks_gradient_operands *o = g->o;
     int last = g->count - 1;
     int64_t ld = ROUND_UP(n, COLUMNS_UNIT);
+    cpu_view dx = outside(g, o->dx, rows_in(g, 0));
     if (g->highest >= 0)
         load(g, o->x, rows_in(g, 0), s, n, g->x[0]);
     for (int i = 0; i < g->highest; i++) {
         cpu_view y = g->x[i + 1];
         y.ld = ld;
-        multiply(g, &g->steps[i], o->packed[i], g->x[i], y, n);
+        multiply(g, 0, i, g->x[i], y, n);
     }
     load(g, o->dy, rows_out(g, last), s, n, g->dy[last % 2]);
     for (int i = last; i >= g->lowest; i--) {
@@ -213,31 +208,30 @@ static void run_slab(cpu_gradient_run *g, int64_t s, int64_t n)
         if (o->dw && o->dw[i].data)
             add_weight_gradient(g, i, dy, n, s > 0);
         if (i > g->lowest)
-            multiply(g, &g->adjoint[i], o->packed_adjoint[i], dy, back, n);
+            multiply(g, 1, i, dy, back, n);
         else if (i == 0 && o->dx)
-            multiply(
-                g, &g->adjoint[0], o->packed_adjoint[0], dy,
-                outside(g, o->dx, rows_in(g, 0), s), n);
+            multiply(g, 1, 0, dy, dn_columns_from(dx, s), n);
     }
 }
 
 /* ---- scratch ---- */
 
-/* Most stage memory of a thread, over all products with panels of the widest
-   slab; operands outside are staged like batch-first ones at worst. */
-static size_t stage_bytes(const cpu_gradient_run *g)
+/* Decides the shapes of all products, for panels as wide as a slab; returns the most scratch
+   that a thread needs. */
+static size_t choose_shapes(cpu_gradient_run *g)
 {
     size_t most = 0;
+    cpu_view panel = { .dtype = sums_of(g),
+                       .layout = DANAUS_BATCH_LAST,
+                       .ld = g->width };
+    cpu_view dx = outside(g, g->o->dx, rows_in(g, 0));
     for (int i = 0; i < 2 * g->count; i++) {
-        const ks_step *step = i < g->count ? &g->steps[i] : &g->adjoint[i - g->count];
-        cpu_view panel = { .dtype = sums_of(g), .layout = DANAUS_BATCH_LAST };
-        cpu_view y = i == g->count ? (cpu_view){ .dtype = step->p.dtype,
-                                                 .layout = step->p.layout }
-                                   : panel;
-        for (int64_t n = COLUMNS_UNIT; n <= g->width; n += COLUMNS_UNIT) {
-            cpu_shape shape = dn_shape(g->dev, step, &panel, &y, n);
-            most = MAX(most, shape.x_bytes + shape.y_bytes);
-        }
+        int back = i >= g->count, number = i % g->count;
+        const ks_step *step = back ? &g->adjoint[number] : &g->steps[number];
+        cpu_shape *shape = &g->shape[back][number];
+        const cpu_view *y = i == g->count ? &dx : &panel;
+        dn_shape(g->dev, step, &panel, y, MIN(g->width, g->o->batch), shape);
+        most = MAX(most, dn_stage_bytes(shape));
     }
     return most;
 }
@@ -317,12 +311,14 @@ danaus_status dn_cpu_ks_gradient(
     const ks_gradient_operands *o)
 {
     rounded_sums rounded = { .o = o };
+    cpu_shape there[DANAUS_MAX_FACTORS], back[DANAUS_MAX_FACTORS];
     cpu_gradient_run g = {
         .dev = (cpu_device *)dev,
         .steps = steps,
         .adjoint = adjoint,
         .count = count,
         .o = o,
+        .shape = { there, back },
         .lowest = o->dx ? 0 : count,
         .highest = -1,
         .width = MIN(SLAB, ROUND_UP(o->batch, COLUMNS_UNIT)),
@@ -337,7 +333,7 @@ danaus_status dn_cpu_ks_gradient(
     if (g.lowest == count)
         return DANAUS_OK;
     size_t panels = lay_panels(&g, NULL), sums = lay_sums(&g, &rounded, NULL);
-    size_t stage = stage_bytes(&g) * (size_t)g.dev->threads;
+    size_t stage = choose_shapes(&g) * (size_t)g.dev->threads;
     void *scratch;
     TRY(dn_cpu_scratch(g.dev, panels + sums + stage, &scratch));
     lay_panels(&g, scratch);

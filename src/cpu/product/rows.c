@@ -14,8 +14,9 @@
 #define BYTES_PER_CYCLE 3.0   /* of memory, for one core */
 #define CACHED          6.0   /* times faster is what stays in the cache */
 #define TILE_ENDS       2.5   /* cycles before and after the products, for a register */
-#define SLABS           256   /* columns from which on chains run in slabs */
 #define LANES_BEGIN     200.0 /* cycles until the next block of lanes begins */
+/* Columns from which on a plan, which does not depend on threads, assumes slabs (run.c). */
+#define SLABS 256
 
 static int fits(const kernel *k, const problem *p)
 {
@@ -49,25 +50,12 @@ static double between(const problem *p)
            (p->y_cached ? (double)dn_pattern_rows(p->pattern) : 0);
 }
 
-/* With costs of vectors of `code`: shorter ones than 64 bytes cost the same everywhere. */
-static cpu_traits traits_of(
-    const danaus_device *dev, const cpu_code *code, const problem *p)
-{
-    cpu_traits t = *((const cpu_device *)dev)->traits;
-    int64_t bytes = code->vector * dn_size_of(dn_sum_type(p->dtype));
-    if (bytes < 64) {
-        t.product = t.load = 0.5;
-        t.turn = 3;
-        t.in_place = 0;
-    }
-    return t;
-}
-
 /* Cycles for a k: r rows by v vectors are r v products and r + v loads. */
-static double tile_cycles(int64_t rows, double vectors, double tiles, cpu_traits t)
+static double tile_cycles(
+    int64_t rows, double vectors, double tiles, const cpu_traits *t)
 {
-    double r = (double)rows, products = t.product * r * vectors;
-    return vectors > 0 ? fmax(products, t.load * (r + tiles * vectors)) : 0;
+    double r = (double)rows, products = t->product * r * vectors;
+    return vectors > 0 ? fmax(products, t->load * (r + tiles * vectors)) : 0;
 }
 
 /* The constants of both models are fitted: of the patterns of bench/suites/cpu.csv with
@@ -89,10 +77,10 @@ static double panel_cost(const danaus_device *dev, const kernel *k, const proble
     double tiles = (double)dn_tile_count(q.b, most);
     double full = (double)(code->tile_columns / code->vector);
     double whole = floor(vectors / full), rest = vectors - whole * full;
-    cpu_traits t = traits_of(dev, code, p);
+    const cpu_traits *t = &((const cpu_device *)dev)->traits;
     double per_k = whole * tile_cycles(q.b * pair, full, tiles, t) +
                    tile_cycles(q.b * pair, rest, tiles, t) +
-                   t.product * (double)q.b * runs * NARROW_COLUMNS / code->vector;
+                   t->product * (double)q.b * runs * NARROW_COLUMNS / code->vector;
     double work = (double)q.a * (double)q.d * (double)q.c * per_k;
     work += (double)q.a * (double)q.d * tiles * (whole + (rest > 0) + narrow) *
             TILE_ENDS * (double)most * full;
@@ -101,35 +89,21 @@ static double panel_cost(const danaus_device *dev, const kernel *k, const proble
     double staged = p->layout == DANAUS_BATCH_FIRST
                         ? 1.1 * (double)p->batch * ends / code->vector
                         : (vectors + narrow) * cols;
-    /* Whole vectors of x in place leave less time for memory: it is fetched meanwhile. */
-    int in_place = p->layout == DANAUS_BATCH_LAST && t.in_place == ANY_IN_PLACE &&
-                   p->batch >= code->vector;
+    /* Whole lines of x in place leave less time for memory: it is fetched meanwhile. */
+    int lines = code->vector * dn_size_of(dn_sum_type(p->dtype)) == DN_ALIGN;
+    int in_place = p->layout == DANAUS_BATCH_LAST && t->in_place == ANY_IN_PLACE &&
+                   lines && p->batch >= code->vector;
     double memory = dn_memory_cycles(p) / (in_place ? 4 : 2);
     return DN_CYCLE * (work + memory + staged + 200) / threads;
 }
 
-int64_t dn_lane_rows(
-    const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
-    int64_t cell)
-{
-    int64_t vector = code->vector * cell;
-    int64_t most = FIRST_CACHE / (code->tile_columns * vector);
-    int one_run = p.d > 1 && p.d == m->per && !m->spread;
-    int narrow = 2 * p.b <= code->lane_vectors;
-    if (!d->traits->in_pieces || !one_run || narrow || p.c <= most ||
-        most * p.b * vector > (int64_t)d->l2 / 2)
-        return p.c;
-    return (p.c - 1) / ((p.c - 1) / most + 1) + 1;
-}
-
 /* Bytes that a tile of lanes reads for each k: a vector of weights for each of its vectors,
    and x for each of its columns. */
-static double lane_bytes(const cpu_code *code, const problem *p)
+static double lane_bytes(const cpu_code *code, const problem *p, const lane_map *m)
 {
     int pair = pair_of(p->dtype);
-    lane_map m = dn_lane_map(p->pattern, code, pair == 2);
-    int64_t repeated = p->pattern.d < m.per ? p->pattern.d : m.per;
-    double same = m.spread ? pair : (double)repeated;
+    int64_t repeated = p->pattern.d < m->per ? p->pattern.d : m->per;
+    double same = m->spread ? pair : (double)repeated;
     return (double)danaus_dtype_size(dn_sum_type(p->dtype)) *
            (code->lane_vectors * code->vector + code->tile_columns / pair * same);
 }
@@ -159,20 +133,17 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     int threads = cpu->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
     double per = code->vector, n = (double)p->batch, d = (double)q.d;
-    lane_map m = dn_lane_map(q, code, pair == 2);
-    m.gather = dn_gathers(cpu->traits, &m);
+    lane_map m = dn_lane_order(cpu, q, code, p->dtype);
     double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
     /* Cost of a vector of weights: its load, and a product for every column. It grows by a
        share for each doubling of the bytes beyond the first cache, and more if products use
        more of them in a cycle. */
-    cpu_traits t = traits_of(dev, code, p);
-    double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
-    double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
-    double rows =
-        (double)dn_lane_rows(cpu, q, code, &m, dn_size_of(dn_sum_type(p->dtype)));
-    double far = rate * rate * fmax(0, log2(bytes * rows / FIRST_CACHE));
-    double apart = d > per && !t.fetch_lines ? 1.175 : 1;
-    double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
+    const cpu_traits *t = &((const cpu_device *)dev)->traits;
+    double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p, &m);
+    double rate = bytes / (t->product * code->lane_vectors * code->tile_columns);
+    double far = rate * rate * fmax(0, log2(bytes * (double)m.rows / FIRST_CACHE));
+    double apart = d > per && !t->fetch_lines ? 1.175 : 1;
+    double each = 0.8 * t->product * apart * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
     double begins = LANES_BEGIN * (double)(q.a - 1) * ceil(n / LANE_COLUMNS_AT_A_TIME);
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
@@ -181,13 +152,13 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     double packed = (double)lanes_bytes(k, p);
     double once = packed / (double)(q.a * (m.gather ? m.groups : 1));
     double share = packed > (double)(cpu->l3 / 4) ? 1
-                   : once > (double)cpu->l2       ? t.far_cache
+                   : once > (double)cpu->l2       ? t->far_cache
                                                   : 0;
     double again =
         share * packed / BYTES_PER_CYCLE * floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
     /* Whole vectors of lanes are far apart in lines as long as a block. Two vectors of columns
        and more are faster in panels. */
-    double turn = d < per || m.spread ? t.turn / per + 0.03 * log2(d)
+    double turn = d < per || m.spread ? t->turn / per + 0.03 * log2(d)
                   : d > per           ? 2.6
                                       : 0.8;
     if (n >= 2 * per)
@@ -198,7 +169,7 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
                         : 0;
     if (p->batch >= SLABS)
         turned +=
-            (keeps_lines(dev, p) ? t.between : t.between + 2) * n * between(p) / per;
+            (keeps_lines(dev, p) ? t->between : t->between + 2) * n * between(p) / per;
     return DN_CYCLE *
            (work + begins + dn_memory_cycles(p) / 2 + spread + turned + again + 50) /
            threads;

@@ -14,6 +14,9 @@
 /* Bytes of the first cache for the parts of x that tiles of lanes read again and again. */
 #define FIRST_CACHE 24576
 
+/* Bytes of a run from which on a processor fetches the rest of it by itself. */
+#define FETCHED_RUN 1024
+
 /* Addresses that differ by multiples of CACHE_WAY bytes share a set of the first cache,
    which holds CACHE_WAYS lines. */
 #define CACHE_WAY  4096
@@ -37,19 +40,7 @@ static inline int dn_are_narrow(int64_t b, int64_t most, int64_t columns)
            dn_narrow_runs(columns) <= 3;
 }
 
-/* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
-   vectors of `per` lanes, so that one load of x serves all vectors of a tile. Where d is a
-   multiple of a vector there is a group for each run of lanes j, with a vector for each
-   r; where d divides a vector one group, with the outputs one after the other: lane l of
-   vector v in group g is output v step + g per + l. For other d and for complex types
-   they are spread: a group for each j, with vectors of r, v step + g + l d. */
-typedef struct lane_map {
-    int64_t per, groups, vectors, step;
-    int64_t tiles; /* of vectors, in a group */
-    int spread;    /* outputs of a vector are d apart */
-    int gather;    /* a group's x is first put together (dn_gathers) */
-} lane_map;
-
+/* How the packed weights of kernels along lines lie. */
 static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int complex)
 {
     int64_t per = code->vector;
@@ -63,11 +54,9 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     return m;
 }
 
-/* True if a group's x is gathered first; a group has enough tiles to make that pay. */
-static inline int dn_gathers(const cpu_traits *t, const lane_map *m)
-{
-    return !m->spread && m->groups > 1 && m->tiles >= t->gather_tiles;
-}
+/* The same, and in which order x is read on this device. */
+lane_map dn_lane_order(
+    const cpu_device *d, danaus_pattern p, const cpu_code *code, danaus_dtype dtype);
 
 /* Groups that are gathered at a time: their vectors make whole lines of memory. */
 static inline int64_t dn_gathered_groups(const lane_map *m, int64_t cell)
@@ -125,17 +114,6 @@ static inline int dn_lies_as_lines(const cpu_view *v)
 /* Bytes of x and y of a block that take longer than to begin with it. */
 #define THIN_BLOCK 4096
 
-/* How thin products (thin.inc) cut a row's run of c d weights, and x, into vectors of `per`
-   reals. A step takes the lanes of one k, in several vectors, the last one in part; or,
-   folded, of as many k as one vector holds. */
-typedef struct thin_map {
-    int64_t per, lanes; /* reals of the numbers j of one k */
-    int64_t used;       /* reals of a step, */
-    int64_t last;       /* of the last one */
-    int64_t steps, vectors;
-    int fold;
-} thin_map;
-
 static inline thin_map dn_thin_map(danaus_pattern p, const cpu_code *code, int complex)
 {
     int64_t pair = complex ? 2 : 1, per = code->vector * pair, lanes = p.d * pair;
@@ -152,13 +130,6 @@ static inline int64_t dn_thin_reals(const thin_map *m, int complex)
 {
     return m->vectors * m->steps * m->per * (complex ? 2 : 1);
 }
-
-/* Rows k that tiles of lanes take at a time: all, or where x of a tile's columns is one run
-   as many as the first cache keeps of it. Their weights wait in the second one for all
-   columns, and sums in y. */
-int64_t dn_lane_rows(
-    const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
-    int64_t cell);
 
 extern const kernel_family dn_cpu_panel, dn_cpu_lanes, dn_cpu_thin;
 

@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <stdatomic.h>
+
 /* Tiles of columns in a slab, at most: 10 was best of 1 to 20 for batch-last Monarch
    chains of 1024 and 4096 (bench/suites/chains.csv). */
 #define MOST_SLAB_TILES 10
@@ -24,19 +26,6 @@ static int has_panels(const ks_step *step)
     return !dn_code_of(step)->lane_vectors && !dn_code_of(step + 1)->lane_vectors;
 }
 
-/* The view of the results of a step that the next one reads. */
-static cpu_view between(const ks_step *step, void *memory, int64_t columns)
-{
-    int panels = has_panels(step);
-    return (cpu_view){
-        .data = memory,
-        .dtype = dn_sum_type(step->p.dtype),
-        .layout = panels ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST,
-        .ld = dn_line_step(
-            panels ? columns : dn_pattern_rows(step->p.pattern), COLUMNS_UNIT),
-    };
-}
-
 /* Where row (i, k, j) of x begins in a tile of columns that lies [i][j][k]. */
 static void fill_places(danaus_pattern p, int64_t width, int64_t *place)
 {
@@ -46,8 +35,7 @@ static void fill_places(danaus_pattern p, int64_t width, int64_t *place)
                 *place++ = ((i * p.d + j) * p.c + k) * width;
 }
 
-/* x or y of the whole product. A single column by itself is the same in both layouts. */
-static cpu_view outside(
+cpu_view dn_outside(
     const ks_step *step, const void *data, int64_t rows, int64_t n, int64_t ld)
 {
     danaus_layout layout = MAX(n, ld) == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
@@ -84,7 +72,7 @@ static size_t panel_bytes(const ks_step *steps, int count, int64_t columns)
         dn_size_of(dn_sum_type(steps->p.dtype)));
 }
 
-static cpu_view columns_from(cpu_view v, int64_t s)
+cpu_view dn_columns_from(cpu_view v, int64_t s)
 {
     int64_t at = v.layout == DANAUS_BATCH_FIRST ? s * v.ld : s;
     size_t bytes = (size_t)at * danaus_dtype_size(v.dtype);
@@ -103,10 +91,11 @@ typedef struct chain_run {
     const ks_operands *o;
     cpu_view x, y;
     int64_t slab;       /* columns */
+    cpu_shape *shape;   /* of each step, for a slab, */
+    cpu_part *part;     /* and all of it for the first one */
     size_t panel_bytes; /* of one intermediate panel; there are at most two */
     size_t slot_bytes;
-    int tiled;       /* panels between steps are cut into tiles of columns */
-    int64_t *places; /* for each step but the last, of the rows of its y in a tile */
+    int tiled; /* panels between steps are cut into tiles of columns */
     char *scratch;
     atomic_int next;
 } chain_run;
@@ -114,54 +103,63 @@ typedef struct chain_run {
 /* Intermediate vectors that exist at a time. */
 static int panel_count(const chain_run *c) { return MIN(c->count - 1, 2); }
 
-/* The panels between step and the next one, cut into tiles. */
-static void cut_tiles(const ks_step *step, const int64_t *place, cpu_view *v)
+/* The view of the results of a step that the next one reads. */
+static cpu_view between(const chain_run *c, const ks_step *step)
 {
-    v->tile_step = dn_pattern_rows(step->p.pattern) * dn_code_of(step)->tile_columns;
-    v->place = place;
+    int panels = has_panels(step);
+    int64_t rows = dn_pattern_rows(step->p.pattern);
+    return (cpu_view){
+        .dtype = dn_sum_type(step->p.dtype),
+        .layout = panels ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST,
+        .ld = dn_line_step(panels ? c->slab : rows, COLUMNS_UNIT),
+        .tile_step = panels && c->tiled ? rows * dn_code_of(step)->tile_columns : 0,
+    };
 }
 
-/* Rows of the vectors between steps before step `number`'s. */
-static int64_t rows_before(const chain_run *c, int number)
+/* Rows of all vectors between steps. */
+static int64_t rows_between(const chain_run *c)
 {
     int64_t rows = 0;
-    for (int i = 0; i < number; i++)
+    for (int i = 0; i + 1 < c->count; i++)
         rows += dn_pattern_rows(c->steps[i].p.pattern);
     return rows;
 }
 
-/* The operands of a step for columns from s: intermediates alternate between two
-   panels. */
-static void step_views(
-    const chain_run *c, int number, int64_t s, char *panels, cpu_view *x, cpu_view *y)
+/* Decides all steps; returns the most scratch that one needs. */
+static size_t choose_steps(chain_run *c)
 {
-    const ks_step *step = &c->steps[number];
-    char *other = panels ? panels + c->panel_bytes : NULL;
-    *x = number ? between(step - 1, number % 2 ? panels : other, c->slab)
-                : columns_from(c->x, s);
-    *y = number + 1 < c->count ? between(step, number % 2 ? other : panels, c->slab)
-                               : columns_from(c->y, s);
-    if (c->tiled && number && has_panels(step - 1))
-        cut_tiles(step - 1, NULL, x);
-    if (c->tiled && number + 1 < c->count && has_panels(step))
-        cut_tiles(step, c->places ? c->places + rows_before(c, number) : NULL, y);
+    size_t most = 0;
+    for (int i = 0; i < c->count; i++) {
+        const ks_step *step = &c->steps[i];
+        cpu_shape *shape = &c->shape[i];
+        cpu_view x = i > 0 ? between(c, step - 1) : c->x;
+        cpu_view y = i + 1 < c->count ? between(c, step) : c->y;
+        dn_shape(c->dev, step, &x, &y, c->slab, shape);
+        dn_whole(c->dev, step, shape, c->o->packed[i], &x, &y, c->slab, &c->part[i]);
+        most = MAX(most, dn_stage_bytes(shape));
+    }
+    cpu_part *last = &c->part[c->count - 1];
+    last->bias = c->o->bias;
+    last->stream =
+        c->y.added != c->y.data && !c->o->kept &&
+        dn_can_stream(&c->y, dn_pattern_rows(last->p), c->o->batch, c->dev->l2);
+    return most;
 }
 
-static void open_step(
-    const chain_run *c, int number, int64_t s, int64_t n, char *panels, grid *g)
+/* Moves a step to n columns from s: intermediates alternate between two panels. */
+static void move_step(
+    const chain_run *c, int number, int64_t s, int64_t n, char *panels, cpu_part *all)
 {
-    cpu_view x, y;
-    int last = number + 1 == c->count;
-    step_views(c, number, s, panels, &x, &y);
-    dn_grid_open(
-        g, c->dev, &c->steps[number], c->o->packed[number], last ? c->o->bias : NULL, x,
-        y, n);
-    if (last)
-        g->all.stream = dn_can_stream(
-            &c->y, dn_pattern_rows(c->steps[number].p.pattern), c->o->batch,
-            c->dev->l2);
-    if (last && (c->y.added == c->y.data || c->o->kept))
-        g->all.stream = 0;
+    char *panel[2] = { panels, panels + c->panel_bytes };
+    if (number == 0)
+        all->x = dn_columns_from(c->x, s);
+    else
+        all->x.data = panel[(number - 1) % 2];
+    if (number + 1 == c->count)
+        all->y = dn_columns_from(c->y, s);
+    else
+        all->y.data = panel[number % 2];
+    all->s.to = n;
 }
 
 /* Columns of a slab, and its first step. */
@@ -178,9 +176,8 @@ static int take_slab(chain_run *c, char *panels, slab *to)
         return 0;
     to->s = number * c->slab;
     to->n = MIN(c->slab, c->o->batch - to->s);
-    grid g;
-    open_step(c, 0, to->s, to->n, panels, &g);
-    to->first = g.all;
+    to->first = c->part[0];
+    move_step(c, 0, to->s, to->n, panels, &to->first);
     to->first.scratch = panels + (size_t)panel_count(c) * c->panel_bytes;
     return 1;
 }
@@ -199,27 +196,14 @@ static void take_slabs(void *arg, int slot)
         now.first.code->part(&now.first);
         then.first.fetched = 1;
         for (int i = 1; i < c->count; i++) {
-            grid g;
-            open_step(c, i, now.s, now.n, panels, &g);
-            g.all.scratch = now.first.scratch;
-            g.all.cold_x = far;
-            g.all.cold_y = far || i + 1 == c->count;
-            g.code->part(&g.all);
+            cpu_part all = c->part[i];
+            move_step(c, i, now.s, now.n, panels, &all);
+            all.scratch = now.first.scratch;
+            all.cold_x = far;
+            all.cold_y = far || i + 1 == c->count;
+            all.code->part(&all);
         }
     }
-}
-
-/* Most stage memory that a step needs for n columns. */
-static size_t stage_bytes(const chain_run *c, int64_t n)
-{
-    size_t most = 0;
-    for (int i = 0; i < c->count; i++) {
-        cpu_view x, y;
-        step_views(c, i, 0, NULL, &x, &y);
-        cpu_shape g = dn_shape(c->dev, &c->steps[i], &x, &y, n);
-        most = MAX(most, g.x_bytes + g.y_bytes);
-    }
-    return most;
 }
 
 /* Columns that every step takes at a time. */
@@ -264,7 +248,7 @@ static int slabs_pay(const chain_run *c)
 {
     return c->o->batch >= c->slab * c->dev->threads &&
            (c->x.layout == DANAUS_BATCH_FIRST ||
-            (c->dev->traits->far_cache == 0 &&
+            (c->dev->traits.far_cache == 0 &&
              column_bytes(c->steps, c->count) * slab_unit(c) <=
                  (int64_t)c->dev->l2 / 2));
 }
@@ -273,24 +257,14 @@ static int slabs_pay(const chain_run *c)
    intermediate vectors to be no more memory than that takes. */
 static int64_t wide_columns(const chain_run *c)
 {
-    int64_t n = c->o->batch, most = n;
-    if (c->count > 1)
-        most = CLAMP(
-            MIN(WIDE_SLAB_CACHES * (int64_t)c->dev->l3, WIDE_SLAB_BYTES) /
-                column_bytes(c->steps, c->count),
-            c->slab * c->dev->threads, n);
+    int64_t n = c->o->batch;
+    if (c->count == 1)
+        return n;
+    int64_t most = CLAMP(
+        MIN(WIDE_SLAB_CACHES * (int64_t)c->dev->l3, WIDE_SLAB_BYTES) /
+            column_bytes(c->steps, c->count),
+        c->slab * c->dev->threads, n);
     return MIN(n, ROUND_UP(CEIL_DIV(n, CEIL_DIV(n, most)), slab_unit(c)));
-}
-
-/* A single factor: nothing lies between steps. */
-static danaus_status run_step(chain_run *c)
-{
-    grid g;
-    void *scratch;
-    open_step(c, 0, 0, c->o->batch, NULL, &g);
-    TRY(dn_cpu_scratch(c->dev, g.slot_bytes * (size_t)c->dev->threads, &scratch));
-    dn_grid_run(c->dev, &g, scratch);
-    return DANAUS_OK;
 }
 
 /* Step after step, each over all columns of a wide slab and cut for the threads. */
@@ -300,14 +274,13 @@ static danaus_status run_steps(chain_run *c)
     c->slab = wide_columns(c);
     c->panel_bytes = c->count > 1 ? panel_bytes(c->steps, c->count, c->slab) : 0;
     size_t panels = (size_t)panel_count(c) * c->panel_bytes;
-    size_t stage = stage_bytes(c, c->slab);
+    size_t stage = choose_steps(c);
     void *scratch;
     TRY(dn_cpu_scratch(c->dev, panels + stage * (size_t)c->dev->threads, &scratch));
     for (int64_t s = 0; s < n; s += c->slab)
         for (int i = 0; i < c->count; i++) {
-            grid g;
-            open_step(c, i, s, MIN(c->slab, n - s), scratch, &g);
-            dn_grid_run(c->dev, &g, (char *)scratch + panels);
+            move_step(c, i, s, MIN(c->slab, n - s), scratch, &c->part[i]);
+            dn_run_parts(c->dev, &c->part[i], (char *)scratch + panels);
         }
     return DANAUS_OK;
 }
@@ -317,23 +290,25 @@ static danaus_status run_slabs(chain_run *c)
     int64_t width = 0;
     for (int i = 0; i < c->count; i++)
         width = MAX(width, dn_code_of(&c->steps[i])->tile_columns);
-    int64_t places = rows_before(c, c->count - 1) * (int64_t)sizeof *c->places;
+    int64_t places = rows_between(c) * (int64_t)sizeof(int64_t);
     c->tiled = 1;
     c->slab = fair_columns(c);
     c->panel_bytes = panel_bytes(c->steps, c->count, c->slab + width - 1);
-    c->slot_bytes = (size_t)panel_count(c) * c->panel_bytes + stage_bytes(c, c->slab);
+    c->slot_bytes = (size_t)panel_count(c) * c->panel_bytes + choose_steps(c);
     int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
     int slots = (int)MIN(c->dev->threads, slabs);
     void *scratch;
     TRY(dn_cpu_scratch(
         c->dev, dn_aligned(places) + c->slot_bytes * (size_t)c->dev->threads,
         &scratch));
-    c->places = scratch;
     c->scratch = (char *)scratch + dn_aligned(places);
-    for (int i = 0; i + 1 < c->count; i++)
-        fill_places(
-            c->steps[i + 1].p.pattern, dn_code_of(&c->steps[i])->tile_columns,
-            c->places + rows_before(c, i));
+    int64_t *place = scratch; /* of rows of y in a tile, step after step */
+    for (int i = 0; i + 1 < c->count; i++) {
+        danaus_pattern next = c->steps[i + 1].p.pattern;
+        fill_places(next, dn_code_of(&c->steps[i])->tile_columns, place);
+        c->part[i].y.place = c->part[i].y.tile_step ? place : NULL;
+        place += dn_pattern_cols(next);
+    }
     atomic_init(&c->next, 0);
     if (slots == 1)
         take_slabs(c, 0);
@@ -361,21 +336,24 @@ danaus_status dn_cpu_ks_run(
     cpu_device *d = (cpu_device *)dev;
     int64_t cols = dn_pattern_cols(steps->p.pattern), n = o->batch;
     int64_t rows = dn_pattern_rows(steps[count - 1].p.pattern);
+    cpu_shape shape[DANAUS_MAX_FACTORS];
+    cpu_part part[DANAUS_MAX_FACTORS];
     chain_run c = {
         .dev = d,
         .steps = steps,
         .count = count,
+        .shape = shape,
+        .part = part,
         .o = o,
-        .x = outside(steps, o->x, cols, n, o->x_ld),
-        .y = outside(steps, o->y, rows, n, o->y_ld),
+        .x = dn_outside(steps, o->x, cols, n, o->x_ld),
+        .y = dn_outside(steps, o->y, rows, n, o->y_ld),
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];
     int sums = !o->activation && adds(&steps[count - 1], c.y.layout, 0);
     c.y.added = o->add ? o->y : sums ? o->residual : NULL;
     c.y.residual = sums ? NULL : o->residual;
-    if (count == 1)
-        return run_step(&c);
-    c.slab = slab_columns(&c);
-    return slabs_pay(&c) ? run_slabs(&c) : run_steps(&c);
+    if (count > 1)
+        c.slab = slab_columns(&c);
+    return count > 1 && slabs_pay(&c) ? run_slabs(&c) : run_steps(&c);
 }

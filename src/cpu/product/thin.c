@@ -107,8 +107,8 @@ static void thin_pack(const kernel *k, const problem *p, weights_view w, void *p
 }
 
 /* A few columns through all blocks, so that x and y are met once, as they lie. */
-cpu_shape dn_thin_shape(
-    const ks_step *step, const cpu_view *x, const cpu_view *y, int64_t n)
+void dn_thin_shape(
+    const ks_step *step, const cpu_view *x, const cpu_view *y, int64_t n, cpu_shape *to)
 {
     danaus_pattern p = step->p.pattern;
     int64_t cell = dn_size_of(dn_sum_type(step->p.dtype));
@@ -118,12 +118,13 @@ cpu_shape dn_thin_shape(
     int64_t columns = MIN(THIN_COLUMNS * tiles, n);
     int64_t x_line = dn_lies_as_lines(x) ? 0 : ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell;
     int64_t y_line = dn_lies_as_lines(y) ? 0 : ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell;
-    return (cpu_shape){
+    *to = (cpu_shape){
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
         .tiles = 1,
-        .rows = p.c,
+        .all_tiles = 1,
+        .thin = dn_thin_map(p, dn_code_of(step), dn_is_complex(step->p.dtype)),
         .x_bytes = dn_aligned(columns * x_line),
         .y_bytes = dn_aligned(columns * y_line) * (y->residual ? 2 : 1),
     };
