@@ -117,7 +117,7 @@ def test_wrong_input(model):
         model.score_tokens([[12]])
     with pytest.raises(ValueError, match="201 tokens"):
         model.score_tokens([[7] * 201])
-    with pytest.raises(ValueError, match="context is 50"):
+    with pytest.raises(ValueError, match="context has to be from 1 to 49"):
         model.score(["ACGT"], window=50, context=50)
     with pytest.raises(ValueError, match="temperature"):
         model.generate_tokens([7], 3, temperature=-1.0)
