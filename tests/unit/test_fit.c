@@ -262,7 +262,7 @@ static void chains_lose_no_more_than_low_rank(void **state)
 static void structure_is_found_again(void **state)
 {
     (void)state;
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < 4; round++) {
         rng r = { (uint64_t)round };
         scene *s = make_divisible(&r, 4, 1e-6);
         plant(s, &r, 4, round % 2);
