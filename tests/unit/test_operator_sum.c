@@ -369,6 +369,8 @@ static void a_plan_says_what_runs(void **state)
     assert_non_null(strstr(text, "step 0: ("));
     assert_int_equal(danaus_operator_plan_describe(plan, NULL, 0), length);
     assert_int_equal(danaus_operator_plan_describe(NULL, text, 8), 0);
+    assert_true(danaus_operator_plan_seconds(plan) > 0);
+    assert_true(danaus_operator_plan_seconds(NULL) == 0);
     danaus_operator_plan_destroy(plan);
     danaus_device_close(device);
     danaus_operator_destroy(sum);
