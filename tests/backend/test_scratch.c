@@ -171,8 +171,8 @@ static void as_much_as_it_says_is_enough(void **state)
         assert_ok(danaus_ks_scratch_bytes(s.plan, device, s.batch, NULL, &alone));
         assert_int_equal(alone, back);
         check_call(&s, run_forward, forward, 1);
-        if (s.desc
-                .gradients) /* adjoints have no dbias; a GPU copies unaligned operands */
+        /* Adjoints have no dbias, and a GPU copies unaligned operands. */
+        if (s.desc.gradients)
             check_call(&s, run_back, back, threads && !s.desc.adjoint);
         assert_ok(danaus_ks_scratch_bytes(s.plan, device, 0, &forward, &back));
         assert_true(forward == 0 && back == 0);
