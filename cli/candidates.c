@@ -35,14 +35,15 @@ static const char *kind_name(danaus_candidates kind)
 
 int candidates_of_layers(const char *text, uint32_t *found)
 {
-    const int first = 2, last = 6; /* column groups to sums */
+    const uint32_t possible =
+        (2 * DANAUS_TRY_SUM - 1) & ~(uint32_t)(DANAUS_TRY_DENSE | DANAUS_TRY_LOW_RANK);
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ",");
-        int n = first;
-        while (n <= last &&
+        int n = 0;
+        while (n < KINDS &&
                (strlen(kinds[n].name) != length || strncmp(kinds[n].name, at, length)))
             n++;
-        if (n > last)
+        if (n == KINDS || !(kinds[n].kind & possible))
             return usage_error(
                 "--candidates takes column-groups, row-groups, monarch, fitted or sum, "
                 "with commas between them, not \"%.*s\"",

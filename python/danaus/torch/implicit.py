@@ -190,7 +190,7 @@ class HyenaFilter(torch.nn.Module):
         length = self.length if length is None else length
         if not 1 <= length <= self.length:
             fail(f"a filter of {length} values; this one has at most {self.length}")
-        # Of the device meta autocast knows nothing.
+        # autocast does not know the device meta.
         kind = "cpu" if self.bias.is_meta else self.bias.device.type
         with torch.autocast(kind, enabled=False):
             k = self._values(self.implicit_filter, length)

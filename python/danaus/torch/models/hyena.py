@@ -255,14 +255,14 @@ class HyenaForCausalLM(HyenaPreTrained, Generates):
         loss_only: bool = False,
         **ignored: Any,
     ) -> LogitsOutput:
+        if loss_only and labels is None:
+            fail("loss_only needs labels")
         packing = self.packing(input_ids, attention_mask, offsets)
         h = self.run(input_ids, packing)
         table = self.get_input_embeddings().weight
         if labels is not None:
             labels = packing.shifted(packing.pack(labels)).flatten()
         if loss_only:
-            if labels is None:
-                fail("loss_only needs labels")
             return LogitsOutput(cross_entropy(h.flatten(0, 1), table, labels))
         logits = nn.functional.linear(h, table)
         loss = None

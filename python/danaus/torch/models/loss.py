@@ -8,7 +8,7 @@ from torch import Tensor
 
 from danaus.torch.functional import autocast
 
-IGNORED = -100
+IGNORED = -100  # a label that does not count
 _MOST_SCORES = 1 << 27  # at once
 
 

@@ -11,6 +11,7 @@ import torch
 
 from danaus.torch._conv_functions import fail
 from danaus.torch.models.base import Pretrained
+from danaus.torch.models.loss import IGNORED
 from danaus.torch.training.settings import (
     NEEDED,
     Settings,
@@ -24,7 +25,6 @@ from danaus.torch.training.settings import (
 )
 from danaus.torch.training.texts import Vocabulary, is_fasta, read_fasta, read_texts
 
-IGNORED = -100  # a label that does not count
 TRAINING, EVALUATION, ORDER = 0, 1, 2  # streams of random numbers of a seed
 
 
