@@ -42,7 +42,7 @@ typedef struct scene {
     float *pixels;
 } scene;
 
-/* What layers are, those of both sizes divisible by 4 if it is structure. */
+/* The structure of layers. The last two are for layers whose sizes are divisible by 4. */
 typedef enum planted { NOTHING, RANK_2, MONARCH_1, FOUR_BLOCKS } planted;
 
 /* Numbers of a layer become a product of this rank. */

@@ -209,7 +209,7 @@ static int64_t long_runs(const cpu_device *d, const cpu_part *all)
     return width * MAX(MOST_TILES, MIN(most, fair));
 }
 
-/* What cuts are multiples of. */
+/* The units of cuts. */
 static void choose_units(const cpu_device *d, grid *g)
 {
     const cpu_part *all = &g->all;

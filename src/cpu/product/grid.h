@@ -47,8 +47,8 @@ static inline size_t dn_stage_bytes(const cpu_shape *shape)
     return shape->x_bytes + shape->y_bytes;
 }
 
-/* True if threads share the blocks of batch-first vectors, the same number each. Blocks are
-   long runs in memory, and all threads share a narrow last chunk of columns. */
+/* Threads share the blocks of batch-first vectors, the same number each. Blocks are long runs
+   in memory, and all threads share a narrow last chunk of columns. */
 static inline int dn_owns_blocks(danaus_pattern p, int64_t cell, int threads)
 {
     return p.a % threads == 0 &&

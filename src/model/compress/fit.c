@@ -84,7 +84,24 @@ static void fill_problem(const moments *m, double ridge, fit_problem *p)
                                      p->lambda * p->weight[i * cols + j];
 }
 
-/* white = S^T C L^-T */
+/* m[M][N] becomes S^T m L^-T. */
+static danaus_status weigh(const fit_problem *p, double *m)
+{
+    int64_t rows = p->rows, cols = p->cols;
+    dn_triangle_solve(0, 1, rows, cols, matrix(m, cols), matrix(p->root, cols));
+    if (!p->side)
+        return DANAUS_OK;
+    double *weighed = zeros(rows * cols);
+    if (!weighed)
+        return DANAUS_ERR_MEMORY;
+    dn_gemm product = { .adjoint_a = 1, .m = rows, .n = cols, .k = rows };
+    dn_gemm_run(
+        &product, constant(p->side, rows), matrix(m, cols), matrix(weighed, cols));
+    memcpy(m, weighed, (size_t)(rows * cols) * sizeof *m);
+    dn_free(weighed);
+    return DANAUS_OK;
+}
+
 static danaus_status whiten(fit_problem *p)
 {
     int64_t rows = p->rows, cols = p->cols;
@@ -96,19 +113,7 @@ static danaus_status whiten(fit_problem *p)
             " are not finite, or all the same",
             rows, cols);
     memcpy(p->white, p->cross, (size_t)(rows * cols) * sizeof *p->white);
-    dn_triangle_solve(0, 1, rows, cols, matrix(p->white, cols), matrix(p->root, cols));
-    if (!p->side)
-        return DANAUS_OK;
-    double *weighed = zeros(rows * cols);
-    if (!weighed)
-        return DANAUS_ERR_MEMORY;
-    dn_gemm product = { .adjoint_a = 1, .m = rows, .n = cols, .k = rows };
-    dn_gemm_run(
-        &product, constant(p->side, rows), matrix(p->white, cols),
-        matrix(weighed, cols));
-    memcpy(p->white, weighed, (size_t)(rows * cols) * sizeof *p->white);
-    dn_free(weighed);
-    return DANAUS_OK;
+    return weigh(p, p->white);
 }
 
 danaus_status dn_problem_make(
@@ -287,24 +292,13 @@ static double error_of(const fit_problem *p, const double *dense, const double *
     return sqrt(MAX(square, 0) / MAX(p->energy, 1e-300));
 }
 
-/* ||S^T (C A^-1 - K) L||^2 by (C - K A) L^-T. left: C - K A, which goes. */
+/* ||S^T (C A^-1 - K) L||^2 = ||S^T (C - K A) L^-T||^2. left: C - K A, which goes. */
 static danaus_status loss_of(const fit_problem *p, double *left, double *loss)
 {
-    int64_t rows = p->rows, cols = p->cols;
-    dn_triangle_solve(0, 1, rows, cols, matrix(left, cols), matrix(p->root, cols));
-    double *weighed = p->side ? zeros(rows * cols) : left;
-    if (!weighed)
-        return DANAUS_ERR_MEMORY;
-    dn_gemm product = { .adjoint_a = 1, .m = rows, .n = cols, .k = rows };
-    if (p->side)
-        dn_gemm_run(
-            &product, constant(p->side, rows), matrix(left, cols),
-            matrix(weighed, cols));
+    TRY(weigh(p, left));
     *loss = 0;
-    for (int64_t i = 0; i < rows * cols; i++)
-        *loss += weighed[i] * weighed[i];
-    if (p->side)
-        dn_free(weighed);
+    for (int64_t i = 0; i < p->rows * p->cols; i++)
+        *loss += left[i] * left[i];
     return DANAUS_OK;
 }
 
