@@ -209,13 +209,14 @@ static danaus_status grow_scratch(cpu_device *d, size_t bytes)
 
 danaus_status dn_cpu_scratch(cpu_device *d, size_t bytes, void **scratch)
 {
+    static char none;
     if (d->asks) {
         d->asked = bytes;
         return DANAUS_ERR_MEMORY;
     }
     if (bytes > d->scratch_bytes)
         TRY(grow_scratch(d, bytes));
-    *scratch = d->scratch;
+    *scratch = d->scratch ? d->scratch : &none;
     return DANAUS_OK;
 }
 

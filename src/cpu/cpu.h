@@ -219,7 +219,8 @@ void dn_cpu_parallel(cpu_device *dev, int count, parallel_task task, void *arg);
 /* The same for little work (thread.h). */
 void dn_cpu_parallel_short(cpu_device *dev, int count, parallel_task task, void *arg);
 
-/* Scratch of at least `bytes`, kept until the device goes or needs more. */
+/* Scratch of at least `bytes`, kept until the device goes or needs more; never NULL, so that
+   callers can add offsets to it. */
 danaus_status dn_cpu_scratch(cpu_device *dev, size_t bytes, void **scratch);
 
 /* The end of a call that had scratch: an allocator gets it back. */
