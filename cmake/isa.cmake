@@ -16,8 +16,7 @@ endfunction()
 
 # Kernels are optimised in every build type: a debug build of unrolled vector code
 # tests nothing that users run. Sanitizers, which make it slow to compile, ask for
-# less, and leave those for AVX-512 out: their texts are those for AVX2, at three times the
-# price.
+# less, and leave those for AVX-512 out, whose texts are those for AVX2.
 # Nobody asks for floating-point exceptions: GCC then makes vectors of conditions.
 set_source_files_properties(src/cpu/nn/activate.c src/cpu/nn/kernels.c PROPERTIES
     COMPILE_OPTIONS -fno-trapping-math)
@@ -27,13 +26,16 @@ set_source_files_properties(src/cpu/product/kernels/kernels.c PROPERTIES
     COMPILE_OPTIONS "-fno-tree-slp-vectorize;-ffp-contract=off")
 set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 set(DANAUS_SCALAR_FLAGS "" CACHE STRING "More flags of those without vectors")
-set(DANAUS_AVX512_FLAGS "" CACHE STRING "More flags of those for AVX-512")
+option(DANAUS_AVX512 "Build kernels for AVX-512" ON)
 # Where the compiler would fuse products and sums (Arm), it would do so in some loops only.
 dn_add_isa(scalar -ffp-contract=off ${DANAUS_SCALAR_FLAGS})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     dn_add_isa(avx2 -mavx2 -mfma -mf16c -mprfchw)
-    dn_add_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprfchw
-        -mprefer-vector-width=512 ${DANAUS_AVX512_FLAGS})
+    if(DANAUS_AVX512)
+        dn_add_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprfchw
+            -mprefer-vector-width=512)
+        set_property(SOURCE src/cpu/isa/isa.c APPEND PROPERTY COMPILE_DEFINITIONS DANAUS_AVX512)
+    endif()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     dn_add_isa(neon)
 endif()

@@ -14,9 +14,9 @@
 #     python     the Python package: its wheel, without a compiler; pytest with PyTorch
 #     clang      clang, warnings as errors: the quick tests of units
 #     asan       address and undefined-behaviour sanitizers: tests in small but those of bench,
-#                of AVX-512 (compiled without), of kernels on the emulated GPU, of compressed
-#                kinds (slow there), and of fork(), in whose child GCC's sanitizer leaves its own
-#                locks shut;
+#                of documents, of AVX-512 (left out there), of kernels on the emulated GPU, of
+#                compressed kinds and of calibration (slow there), and of fork(), in whose child
+#                GCC's sanitizer leaves its own locks shut;
 #                the share of lines of src that they run: at least 95 %
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
 #     options    the library without CUDA; programs with a static one, without sound and BLAS
@@ -218,8 +218,8 @@ part_asan() {
     check "asan builds" build asan || return
     take_kernels asan
     find build/asan -name '*.gcda' -delete
-    run_ctest asan -LE 'install|abi|bench' \
-        -E '_fork|cpu:avx512|(kernel|property)_.*@emulated|compress_kinds|conv_error@cpu:avx2'
+    run_ctest asan -LE 'install|abi|bench|docs' \
+        -E '_fork|cpu:avx512|(kernel|property)_.*@emulated|compress_kinds|conv_error@cpu:avx2|unit_conv_model'
     export DANAUS_TEST_SHARE=$share
     check "the tests run 95 % of the lines of src" covered
 }

@@ -13,10 +13,10 @@ extern const cpu_activate dn_cpu_activations_scalar[][2];
 extern const struct nn_code dn_cpu_nn_scalar;
 
 #if defined __x86_64__
-extern const kernel dn_cpu_kernels_avx2[], dn_cpu_kernels_avx512[];
-extern const conv_code dn_cpu_conv_avx2[], dn_cpu_conv_avx512[];
-extern const cpu_activate dn_cpu_activations_avx2[][2], dn_cpu_activations_avx512[][2];
-extern const struct nn_code dn_cpu_nn_avx2, dn_cpu_nn_avx512;
+extern const kernel dn_cpu_kernels_avx2[];
+extern const conv_code dn_cpu_conv_avx2[];
+extern const cpu_activate dn_cpu_activations_avx2[][2];
+extern const struct nn_code dn_cpu_nn_avx2;
 
 /* These also ask whether the operating system saves the registers. Every processor
    with AVX2 has F16C, for which clang 14 cannot ask. */
@@ -25,12 +25,19 @@ static int has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
+#    ifdef DANAUS_AVX512
+extern const kernel dn_cpu_kernels_avx512[];
+extern const conv_code dn_cpu_conv_avx512[];
+extern const cpu_activate dn_cpu_activations_avx512[][2];
+extern const struct nn_code dn_cpu_nn_avx512;
+
 static int has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
 }
+#    endif
 #elif defined __aarch64__
 extern const kernel dn_cpu_kernels_neon[];
 extern const conv_code dn_cpu_conv_neon[];
@@ -46,7 +53,9 @@ extern const struct nn_code dn_cpu_nn_neon;
 
 const cpu_isa dn_cpu_isas[] = {
 #if defined __x86_64__
+#    ifdef DANAUS_AVX512
     ISA(avx512, has_avx512),
+#    endif
     ISA(avx2, has_avx2),
 #elif defined __aarch64__
     ISA(neon, always),
