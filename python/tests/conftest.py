@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 import zlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -110,17 +114,31 @@ def random_chain(rng, factors: int, dtype: str, bias: bool = False) -> danaus.Ch
     return danaus.Chain.from_weights(weights, added, dtype)
 
 
-def run_bench(program: str, *arguments: str) -> str:
+def run_program(path, *arguments) -> subprocess.CompletedProcess:
+    """What a Python program says and returns, in this process: it has PyTorch."""
+    words = [str(word) for word in (path, *arguments)]
+    folder = str(pathlib.Path(path).parent)
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(sys, "argv", words))
+        stack.enter_context(mock.patch.object(sys, "path", [folder, *sys.path]))
+        stack.enter_context(mock.patch.dict(os.environ))
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        try:
+            runpy.run_path(words[0], run_name="__main__")
+        except SystemExit as end:
+            code = end.code or 0
+            if isinstance(code, str):
+                print(code, file=err)
+                code = 1
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def run_bench(program: str, *arguments) -> str:
     """What a program of bench prints."""
-    done = subprocess.run(
-        [sys.executable, BENCH / program, *arguments],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_program(BENCH / program, *arguments)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import danaus
+from conftest import run_program
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
@@ -33,9 +33,7 @@ class Options:
 
 
 def convert(*args):
-    return subprocess.run(
-        [sys.executable, CONVERT, *args], capture_output=True, text=True
-    )
+    return run_program(CONVERT, *args)
 
 
 def original(network, nested: bool) -> OrderedDict:

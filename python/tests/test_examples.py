@@ -2,16 +2,14 @@
 
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from scipy.io import wavfile
 
 import danaus
+from conftest import run_program
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
@@ -28,22 +26,19 @@ def files(rng, tmp_path):
 
 
 def test_the_tour_runs(files):
-    command = [sys.executable, EXAMPLES / "tour.py", "--speech", files / "tone.wav"]
-    command += ["--echo", files / "echo.wav", "--matrix", files / "matrix.npy"]
-    command += ["--out", files / "out"]
-    result = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert result.returncode == 0, result.stderr
-    assert "step 4: loss" in result.stdout
+    options = ["--speech", files / "tone.wav", "--echo", files / "echo.wav"]
+    options += ["--matrix", files / "matrix.npy", "--out", files / "out"]
+    printed = run_example("tour.py", *options)
+    assert "step 4: loss" in printed
     assert (files / "out" / "street.wav").exists()
-    losses = [float(s.split()[-1]) for s in result.stdout.split("\n") if "loss" in s]
+    losses = [float(s.split()[-1]) for s in printed.split("\n") if "loss" in s]
     assert losses[-1] < losses[0]
 
 
 def run_example(name, *arguments):
-    command = [sys.executable, EXAMPLES / name, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    done = run_program(EXAMPLES / name, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_pictures_are_drawn(tmp_path):

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import danaus
+from conftest import run_program
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
@@ -120,9 +120,7 @@ CONVERT = ROOT / "scripts" / "convert_m2_bert.py"
 
 
 def convert(*args):
-    return subprocess.run(
-        [sys.executable, CONVERT, *args], capture_output=True, text=True
-    )
+    return run_program(CONVERT, *args)
 
 
 def test_checkpoints_are_converted(tmp_path, rng):

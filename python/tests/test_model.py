@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import pathlib
 import pickle
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import danaus
+from conftest import run_bench
 from danaus import records
 
 torch = pytest.importorskip("torch")
@@ -150,10 +148,7 @@ def test_wrong_input(folder, tmp_path):
 
 
 def test_the_benchmark_runs(tmp_path):
-    bench = pathlib.Path(__file__).parents[2] / "bench" / "encoder.py"
-    command = [sys.executable, bench, tmp_path / "out.csv", "--tiny"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stderr
+    run_bench("encoder.py", tmp_path / "out.csv", "--tiny")
     rows = records.read(tmp_path / "out.csv")
     assert [r["name"] for r in rows] == ["danaus", "PyTorch"]
     assert float(rows[0]["error"]) < 1e-6

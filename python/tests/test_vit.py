@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import danaus
+from conftest import run_bench
 from danaus import records
 
 torch = pytest.importorskip("torch")
@@ -164,10 +161,7 @@ def test_what_does_not_fit_is_named(tmp_path, fields, words):
 
 
 def test_the_benchmark_runs(tmp_path):
-    bench = pathlib.Path(__file__).parents[2] / "bench" / "vit.py"
-    command = [sys.executable, bench, tmp_path / "out.csv", "--tiny", "--batch", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stderr
+    run_bench("vit.py", tmp_path / "out.csv", "--tiny", "--batch", "1")
     rows = records.read(tmp_path / "out.csv")
     names = [f"danaus {kind}" for kind in ("dense", "chains", "compressed")]
     assert [r["name"] for r in rows] == [*names, "PyTorch", "PyTorch chains"]
