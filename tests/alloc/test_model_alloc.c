@@ -6,6 +6,8 @@
 #include "base/mem.h"
 #include "danaus/factorize.h"
 #include "support/bert.h"
+#include "support/device.h"
+#include "support/failing.h"
 #include "support/files.h"
 #include "support/m2_bert.h"
 #include "support/mixer_vit.h"
@@ -77,7 +79,7 @@ static void expect_same_model(scene *s)
 /* Tries a call until it gets through without reaching the n-th allocation. */
 static void fail_each(scene *s, danaus_status (*try)(scene *s))
 {
-    for (long n = 1;; n++) {
+    for (long n = 1;; n += case_step()) {
         dn_alloc_fail_at(n);
         danaus_status status = try(s);
         long made = dn_alloc_fail_at(0);

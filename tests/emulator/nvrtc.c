@@ -30,7 +30,7 @@ static int fails(const char *function)
 #define BEGIN FAIL_OR_GO_ON(fails)
 
 #define COMPILE                                                                        \
-    EMULATOR_CC " -std=gnu17 -O1 -ffp-contract=off -w -fPIC -shared "                  \
+    EMULATOR_CC " -std=gnu17 -Og -ffp-contract=off -w -fPIC -shared "                  \
                 "-fsanitize=bounds -fsanitize-undefined-trap-on-error "                \
                 "-include signature.h -include " EMULATOR_WORDS                        \
                 " text.c -o text.so -lm"

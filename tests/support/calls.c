@@ -55,7 +55,7 @@ void fail_each_call(
 {
     array found = array_make(expected->dtype, expected->count);
     int sparing = share_of_cases() > 100; /* of the later calls, with a sanitizer */
-    for (int n = 1; n < MOST_CALLS; n += 1 + sparing * n / 4) {
+    for (int n = 1; n < MOST_CALLS; n += 1 + sparing * n) {
         *control = (emulator_control){ .function = function, .error = FAILURE };
         control->number = n;
         danaus_status status = live(arg, found.data);

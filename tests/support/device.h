@@ -52,4 +52,8 @@ danaus_dtype type_between(danaus_dtype dtype);
 /* Every n-th of many small cases is enough; 1 unless DANAUS_TEST_SHARE is set. */
 int share_of_cases(void);
 
+/* The step from one case to the next where hundreds are alike: 1, or 7 where tests make a share
+   of their rounds. */
+int case_step(void);
+
 #endif

@@ -29,6 +29,4 @@ int expect_memory_errors(danaus_status (*attempt)(void *arg), void *arg)
     }
 }
 
-long failure_step(void) { return rounds_of(2) == 2 ? 1 : 7; }
-
 void fail_in_jansson(void) { json_set_alloc_funcs(dn_alloc, dn_free); }

@@ -10,10 +10,6 @@
    the last one succeed. Returns how many calls failed. */
 int expect_memory_errors(danaus_status (*attempt)(void *arg), void *arg);
 
-/* The step from one allocation that fails to the next for calls that have hundreds: 1, or 7 where
-   tests make a share of their rounds (DANAUS_TEST_SHARE). */
-long failure_step(void);
-
 /* From now on jansson allocates through the library, so that its allocations fail,
    too. */
 void fail_in_jansson(void);

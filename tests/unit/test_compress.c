@@ -273,7 +273,7 @@ static void solve(const problem *q, danaus_compress_desc desc, int bias, outcome
 static void the_best_candidate_is_taken_within_the_budget(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 8; round++)
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(8); round++)
         for (int reduced = 0; reduced < 2; reduced++)
             for (int64_t budget = 60; budget < 700; budget *= 2) {
                 problem q = problem_make(round, 0.1);
@@ -498,7 +498,7 @@ static void missing_memory_is_reported(void **state)
                                   .fit = &fit };
     danaus_status status = DANAUS_ERR_MEMORY;
     danaus_chain *chains[2] = { NULL, NULL };
-    for (long n = 1; status != DANAUS_OK; n += failure_step()) {
+    for (long n = 1; status != DANAUS_OK; n += case_step()) {
         assert_null(chains[0]);
         dn_alloc_fail_at(n);
         status =

@@ -330,7 +330,7 @@ static void missing_memory_is_reported_wherever_it_is_missing(void **state)
                                        .inputs = variant == 3 ? inputs : NULL };
         danaus_status status = DANAUS_ERR_MEMORY;
         danaus_chain *chain = NULL;
-        for (long n = 1; status != DANAUS_OK; n += failure_step()) {
+        for (long n = 1; status != DANAUS_OK; n += case_step()) {
             assert_null(chain);
             dn_alloc_fail_at(n);
             status = danaus_factorize(packed, DANAUS_F32, p, 4, &desc, &chain, NULL);

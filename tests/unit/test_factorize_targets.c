@@ -476,7 +476,7 @@ static void missing_memory_is_reported(void **state)
             desc.inputs = x, desc.targets = y, desc.samples = q.x.rows;
         danaus_status status = DANAUS_ERR_MEMORY;
         danaus_chain *chain = NULL;
-        for (long n = 1; status != DANAUS_OK; n += failure_step()) {
+        for (long n = 1; status != DANAUS_OK; n += case_step()) {
             assert_null(chain);
             dn_alloc_fail_at(n);
             status = danaus_factorize(w, q.dtype, q.p, q.count, &desc, &chain, NULL);

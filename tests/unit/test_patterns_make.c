@@ -7,6 +7,7 @@
 #include "factor/fit.h"
 #include "math/pattern.h"
 #include "product/patterns.h"
+#include "support/device.h"
 #include "support/failing.h"
 #include "support/rng.h"
 
@@ -404,7 +405,7 @@ static void a_fit_keeps_its_budget_and_gains_from_a_larger_one(void **state)
     };
     for (int i = 0; i < 5; i++) {
         int64_t rows = sizes[i][0], cols = sizes[i][1], last = 0;
-        for (int percent = 20; percent <= 90; percent += 10) {
+        for (int percent = 20; percent <= 90; percent += 10 * case_step()) {
             made m;
             int64_t budget = rows * cols / 100 * percent;
             assert_ok(danaus_patterns_fit(
@@ -446,7 +447,7 @@ static void a_fit_without_memory_says_so(void **state)
     (void)state;
     danaus_status status = DANAUS_ERR_MEMORY;
     made m = { .count = -5 };
-    for (long n = 1; status != DANAUS_OK; n += failure_step()) {
+    for (long n = 1; status != DANAUS_OK; n += case_step()) {
         assert_int_equal(m.count, -5);
         dn_alloc_fail_at(n);
         status = danaus_patterns_fit(64, 64, 2000, m.p, DANAUS_MAX_FACTORS, &m.count);

@@ -351,7 +351,7 @@ static void threads_do_not_change_a_bit(void **state)
 static void calibrated_sums_fit_their_targets(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 16; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(16); round++) {
         rng r = { round };
         terms t = { .count = 0 };
         danaus_dtype dtype = types[round % 4];
@@ -396,7 +396,7 @@ static void calibrated_sums_fit_their_targets(void **state)
 static void the_best_sum_of_a_budget_is_taken(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 4; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(4); round++) {
         rng r = { round };
         danaus_dtype dtype = types[round % 4];
         danaus_pattern made[4] = { { 1, 8, 4, 4 }, { 4, 4, 8, 1 } };
@@ -557,7 +557,7 @@ static void missing_memory_is_reported(void **state)
         danaus_sum_desc desc = { .rounds = 1, .lower_bound = 1, .fit = &of };
         danaus_chain *chains[TERMS] = { NULL };
         danaus_status status = DANAUS_ERR_MEMORY;
-        for (long n = 1; status != DANAUS_OK; n += failure_step()) {
+        for (long n = 1; status != DANAUS_OK; n += case_step()) {
             assert_null(chains[0]);
             dn_alloc_fail_at(n);
             status = danaus_factorize_sum(
