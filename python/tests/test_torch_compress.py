@@ -20,11 +20,14 @@ from danaus.torch import (  # noqa: E402
 )
 from danaus.torch.calibrate import Walk, evaluating  # noqa: E402
 from danaus.torch.candidates import (  # noqa: E402
+    CHAINS,
+    KINDS,
     Moments,
     Problem,
     candidates,
     interpolated_parameters,
     interpolated_rank,
+    least_parameters,
 )
 from danaus.torch.sensitivity import gradient_moments, share_out, sides  # noqa: E402
 
@@ -137,9 +140,10 @@ def problem(rng, rows=20, cols=24, weighted=True, samples=200):
 def test_candidates_keep_their_budget_and_know_their_errors(rng, shape, weighted):
     given, x, y = problem(rng, *shape, weighted)
     budget = int(0.6 * shape[0] * shape[1])
-    kinds = "interpolated", "low_rank", "monarch", "sum"
-    found = candidates(given, budget, kinds)
-    assert {c.kind for c in found} >= {"interpolated", "low_rank", "monarch", "sum"}
+    found = [c for kind in KINDS for c in candidates(given, budget, (kind,))]
+    assert [c.kind for c in found] == list(KINDS)
+    together = candidates(given, budget, KINDS)
+    assert min(c.loss for c in together) == min(c.loss for c in found)
     side = np.eye(shape[0]) if given.side is None else given.side
     target = y - y.mean(0)
     least = None
@@ -184,6 +188,23 @@ def test_interpolation_is_never_worse_than_low_rank_of_as_many_weights(rng):
             for kind in ("interpolated", "low_rank")
         )
         assert better.loss <= worse.loss * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_the_fewest_weights_of_a_chain_are_known(rng, kind):
+    useful = 0
+    for _ in range(40):
+        sizes = rng.integers(1, 9, 2) * rng.choice([1, 3, 4, 8], 2)
+        rows, cols = sizes.tolist()
+        least = least_parameters(rows, cols, (kind,))
+        matrix = rng.standard_normal((rows, cols))
+        if least < rows * cols:
+            made = danaus.compress(matrix, least, candidates=CHAINS[kind])
+            assert sum(c.parameters for c in (made.chain, made.second) if c) == least
+            useful += 1
+        with pytest.raises(ValueError, match="no candidate|too few|fits"):
+            danaus.compress(matrix, least - 1, candidates=CHAINS[kind])
+    assert useful > 3
 
 
 def test_ranks_are_the_largest_that_are_paid_for():

@@ -6,7 +6,7 @@ S S^T weighs the errors of the outputs. With A = mean x x^T + lambda 1 = L L^T a
 C = mean y x^T + lambda W, both centred, this is ||S^T (C A^-1 - K) L||^2 and a part
 that no K changes: the loss of a candidate. Low rank has a closed form, the truncated
 singular value decomposition of S^T C L^-T (reduced-rank regression: Izenman,
-J. Multivariate Anal. 5, 1975); others are fitted by `danaus.factorize`.
+J. Multivariate Anal. 5, 1975); others are fitted by `danaus.compress`.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -15,21 +15,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import scipy.linalg
 import torch
 from torch import Tensor, nn
 
-from danaus import patterns as named
+from danaus.chain import Chain
+from danaus.compress import compress
 from danaus.factorize import Calibration, factorize
 from danaus.patterns import Pattern
 from danaus.permute import find_permutations
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.linear import KSLinear
 
-KINDS = "interpolated", "low_rank", "monarch", "sum"
+GROUPS = "monarch", "column_groups", "row_groups"  # better in other orders
+
+# Kinds that `danaus.compress` fits, and its names of them.
+CHAINS = {kind: kind.replace("_", "-") for kind in (*GROUPS, "sum")}
+KINDS = "interpolated", "low_rank", *CHAINS
 
 # Classes in which rows and columns may be permuted; None: they stay.
 Free = tuple[Optional[np.ndarray], Optional[np.ndarray]]
@@ -165,11 +170,6 @@ class Problem:
         cross = self.cross - self.ridge * self.weight
         square = self.energy + float(((dense @ gram - 2 * cross) * dense).sum())
         return math.sqrt(max(square, 0.0) / max(self.energy, 1e-300))
-
-    def without(self, dense: np.ndarray) -> Problem:
-        """The problem for the rest of a sum when one of its terms is given."""
-        cross = self.cross - dense @ self.gram
-        return replace(self, weight=self.weight - dense, cross=cross)
 
     def bias(self, dense: np.ndarray) -> np.ndarray:
         """mean(y) - K mean(x)."""
@@ -375,59 +375,87 @@ def fit_dense(problem: Problem) -> Candidate:
     return Candidate("dense", [[_factor(dense)]], dense)
 
 
+class Scaled:
+    """A problem as `danaus.factorize` takes it.
+
+    The diagonal of S S^T weighs its outputs: rows of a factor cannot be mixed without
+    leaving its support, but scaled.
+    """
+
+    def __init__(self, problem: Problem):
+        self.scale = problem.row_weights()
+        self.matrix = self.scale[:, None] * problem.weight
+        self.options: dict[str, Any] = {}
+        if problem.uncalibrated:
+            return
+        rows, cols = problem.weight.shape
+        # The sums are those of two rows, which have the right means, and contain the
+        # ridge.
+        self.options["calibration"] = Calibration(
+            2,
+            2 * problem.gram,
+            np.zeros(cols),
+            2 * self.scale[:, None] * problem.cross,
+            2 * float(np.square(self.scale) @ _row_energies(problem)),
+            np.zeros(rows),
+        )
+
+    def candidate(self, kind: str, *chains: Chain) -> Candidate:
+        """The chains of the scaled matrix, or their sum, as a candidate."""
+        dense = np.zeros_like(self.matrix)
+        weights = []
+        for chain in chains:
+            dense += np.asarray(chain.to_dense())
+            factors = [np.array(w, np.float64) for w in chain.weights]
+            a, b, _, d = factors[0].shape
+            factors[0] = factors[0] / self.scale.reshape(a, b, 1, d)
+            weights.append(factors)
+        return Candidate(kind, weights, dense / self.scale[:, None])
+
+
 def fit_chain(
     problem: Problem,
     patterns: Sequence[Pattern],
     kind: str = "chain",
-    passes: int = 0,
     tell: Callable[[float], object] | None = None,
 ) -> Candidate:
-    """A chain by `danaus.factorize`; outputs are weighted by the diagonal of S S^T.
+    """A chain of these patterns by `danaus.factorize`."""
+    scaled = Scaled(problem)
+    found = factorize(scaled.matrix, patterns, progress=tell, **scaled.options)
+    return scaled.candidate(kind, found.chain)
 
-    Rows of a factor cannot be mixed without leaving its support, but scaled.
+
+def fit_best(
+    problem: Problem, budget: int, kinds: Sequence[str], free: Free
+) -> list[Candidate]:
+    """The best chain, or sum of two, of some kinds of `danaus.compress`.
+
+    Where rows or columns may be permuted, a better order is searched for every chain of
+    groups that it tried.
     """
-    if problem.uncalibrated:
-        chain = factorize(
-            problem.weight, patterns, refine=passes, progress=tell
-        ).chain
-        weights = [np.array(w) for w in chain.weights]
-        return Candidate(kind, [weights], np.asarray(chain.to_dense()))
-    scale = problem.row_weights()
-    rows, cols = problem.weight.shape
-    # The sums are those of two rows, which have the right means, and contain the ridge.
-    sums = Calibration(
-        2,
-        2 * problem.gram,
-        np.zeros(cols),
-        2 * scale[:, None] * problem.cross,
-        2 * float(np.square(scale) @ _row_energies(problem)),
-        np.zeros(rows),
-    )
-    found = factorize(
-        scale[:, None] * problem.weight,
-        patterns,
-        calibration=sums,
-        refine=passes,
-        progress=tell,
-    )
-    weights = [np.array(w, np.float64) for w in found.chain.weights]
-    a, b, _, d = weights[0].shape
-    weights[0] = weights[0] / scale.reshape(a, b, 1, d)
-    dense = np.asarray(found.chain.to_dense()) / scale[:, None]
-    return Candidate(kind, [weights], dense)
+    scaled = Scaled(problem)
+    names = [CHAINS[kind] for kind in kinds]
+    taken = compress(scaled.matrix, budget, candidates=names, **scaled.options)
+    chains = [chain for chain in (taken.chain, taken.second) if chain is not None]
+    kind_of = {name: kind for kind, name in CHAINS.items()}
+    (best,) = (tried for tried in taken.candidates if tried.taken)
+    found = [scaled.candidate(kind_of[best.kind], *chains)]
+    if any(classes is not None for classes in free):
+        for tried in taken.candidates:
+            kind = kind_of[tried.kind]
+            if kind in GROUPS:
+                found += fit_permuted(problem, tried.patterns, kind, free)
+    return found
 
 
 def fit_permuted(
     problem: Problem, patterns: Sequence[Pattern], kind: str, free: Free
 ) -> list[Candidate]:
-    """A chain for the order as it is and, where it may be changed, for a better one.
+    """A chain for a better order of rows and columns, if there is one.
 
     It is searched for the solution without structure, weighed by the diagonals of S S^T
     and A.
     """
-    found = [fit_chain(problem, patterns, kind)]
-    if all(classes is None for classes in free):
-        return found
     weighed = problem.row_weights()[:, None] * problem.solution()
     better = find_permutations(
         weighed * np.sqrt(problem.gram.diagonal()),
@@ -438,13 +466,13 @@ def fit_permuted(
         col_classes=free[1],
         rounds=ROUNDS,
     )
-    if better.after < better.before:
-        moved = problem.permuted(better.rows, better.cols)
-        candidate = fit_chain(moved, patterns, kind)
-        candidate.order = better.rows, better.cols
-        candidate.loss = moved.loss(candidate.dense)
-        found.append(candidate)
-    return found
+    if better.after >= better.before:
+        return []
+    moved = problem.permuted(better.rows, better.cols)
+    candidate = fit_chain(moved, patterns, kind)
+    candidate.order = better.rows, better.cols
+    candidate.loss = moved.loss(candidate.dense)
+    return [candidate]
 
 
 def _row_energies(problem: Problem) -> np.ndarray:
@@ -453,70 +481,31 @@ def _row_energies(problem: Problem) -> np.ndarray:
     return np.square(half).sum(0) * (1 + 1e-9)
 
 
-def fit_sum(
-    problem: Problem, patterns: Sequence[Pattern], rank: int, rounds: int = 3
-) -> Candidate:
-    """A chain and a low-rank term, each fitted in turns to what the other leaves."""
-    best = low = None
-    for _ in range(rounds):
-        rest = problem if low is None else problem.without(low.dense)
-        chain = fit_chain(rest, patterns, passes=2)
-        low = fit_low_rank(problem.without(chain.dense), rank)
-        dense = chain.dense + low.dense
-        found = Candidate("sum", [low.chains[0], chain.chains[0]], dense)
-        found.loss = problem.loss(dense)
-        if best is None or found.loss < best.loss:
-            best = found
-    return best
-
-
 # ---- the choice ----
 
 
-def _monarchs(rows: int, cols: int, budget: int) -> list[tuple[Pattern, ...]]:
-    """Monarch patterns of 2, 4, 8, ... blocks, of the largest rank that is paid."""
-    found = []
-    blocks = 2
-    while rows % blocks == 0 and cols % blocks == 0 and blocks <= 32:
-        rank = budget // (blocks * (rows + cols))
-        if 0 < rank <= min(rows // blocks, cols // blocks):
-            found.append(
-                named.make(
-                    "monarch",
-                    rows,
-                    cols,
-                    order=2,
-                    rank=rank,
-                    row_radices=(rows // blocks, blocks),
-                    col_radices=(blocks, cols // blocks),
-                )
-            )
-        blocks *= 2
-    return found
-
-
-def _sums(rows: int, cols: int, budget: int) -> list[tuple[tuple[Pattern, ...], int]]:
-    """Block-diagonal terms, and the rank that is left for the other term."""
-    found = []
-    blocks = 4
-    while rows % blocks == 0 and cols % blocks == 0 and blocks <= 32:
-        term = Pattern(blocks, rows // blocks, cols // blocks, 1)
-        rank = (budget - term.parameters) // (rows + cols)
-        if rank > 0:
-            found.append(((term,), rank))
-        blocks *= 2
-    return found
+def _least_groups(rows: int, cols: int, groups: Sequence[tuple[int, int]]) -> int:
+    """The fewest weights of (1, M/q, p r, q) (p, q r, N/p, 1); groups are p, q."""
+    found = (
+        p * rows + q * cols
+        for p, q in groups
+        if rows % q == 0 and cols % p == 0 and min(rows // q, cols // p) > 1
+    )
+    return min(found, default=rows * cols)
 
 
 def least_parameters(rows: int, cols: int, kinds: Sequence[str]) -> int:
     """The fewest weights that a candidate of these kinds has; rows cols: only dense."""
-    blocks = [q for q in (4, 8, 16, 32) if rows % q == 0 and cols % q == 0]
-    terms = [rows * cols // q + rows + cols for q in blocks]
+    blocks = [q for q in (4, 8, 16) if rows % q == 0 and cols % q == 0]
+    terms = [rows * cols // q for q in blocks]
+    terms += [(2 * q - 1) * (rows + cols) for q in blocks]
     least = {
         "interpolated": rows + cols - 1,
         "low_rank": rows + cols,
-        "monarch": rows * cols if rows % 2 or cols % 2 else 2 * (rows + cols),
-        "sum": min(terms, default=rows * cols),
+        "column_groups": _least_groups(rows, cols, [(p, 1) for p in (2, 3, 4, 8)]),
+        "row_groups": _least_groups(rows, cols, [(1, q) for q in (2, 3, 4, 8)]),
+        "monarch": _least_groups(rows, cols, [(2, 2)]),
+        "sum": rows + cols + min(terms, default=rows * cols),
     }
     return min(rows * cols, *(least[kind] for kind in kinds))
 
@@ -537,13 +526,9 @@ def candidates(
         if "low_rank" in kinds:
             rank = min(budget // (rows + cols), most)
             found += [fit_low_rank(problem, rank)] if rank > 0 else []
-        if "monarch" in kinds:
-            shapes = _monarchs(rows, cols, budget)
-            for shape in shapes:
-                found += fit_permuted(problem, shape, "monarch", free)
-        if "sum" in kinds:
-            sums = _sums(rows, cols, budget)
-            found += [fit_sum(problem, shape, rank) for shape, rank in sums]
+        chains = [kind for kind in kinds if kind in CHAINS]
+        if chains and budget >= least_parameters(rows, cols, chains):
+            found += fit_best(problem, budget, chains, free)
     for candidate in found:
         if candidate.loss == math.inf:
             candidate.loss = problem.loss(candidate.dense)

@@ -16,6 +16,7 @@ from danaus._library import Progress, share_teller
 from danaus.torch.batches import Output, checked, load_batches
 from danaus.torch.calibrate import Walk, dense_weight
 from danaus.torch.candidates import (
+    GROUPS,
     Candidate,
     Problem,
     best,
@@ -97,13 +98,15 @@ def compress(
         are.
     kinds : one or several that are tried for each layer; the least weighted error wins:
         "interpolated" (low rank, some rows stored: fewest weights for a rank),
-        "low_rank", "monarch" (2 to 32 blocks), "sum" (low rank + blocks).
+        "low_rank", "column_groups" and "row_groups" (a low-rank matrix for each group
+        of inputs, or of outputs), "monarch" (groups of both), "sum" (low rank, and
+        blocks or Monarch).
     budgets : "sensitivity", or "uniform": the same share for every layer.
     weigh : weight errors of a layer's outputs by their effect.
     stream : let targets correct the residual stream.
     permute : allow permutations of channels that neighbouring layers share, such as
-        hidden units of an MLP, where Monarch matrices then fit better; the model's
-        output does not depend on their order.
+        hidden units of an MLP, where groups then fit better; the model's output does
+        not depend on their order.
     ridge : regularisation towards the dense weights, as a share of the inputs' mean
         square.
     probes : number of random directions at the output for each batch, which estimate
@@ -148,7 +151,7 @@ def compress(
             sizes = _sizes(walk, weighed, params, kinds, ridge, budgets)
             finished.put_sizes(sizes)
         targets = [_output(walk, output, b) for b in batches] if distill else []
-        grouped = permute and "monarch" in kinds
+        grouped = permute and any(kind in GROUPS for kind in kinds)
         places = Arrangement(walk, find_exchanges(walk) if grouped else ())
         tell(WATCHED)
 

@@ -41,7 +41,7 @@ class Replaced:
     """One layer of a report."""
 
     name: str
-    kind: str  # "low_rank", "interpolated", "monarch", "sum", "chain", "dense"
+    kind: str  # one of the kinds, or "chain", "dense"
     patterns: str
     rows: int
     cols: int
