@@ -76,4 +76,5 @@ if $alone /bin/sh -c 'command -v cc || command -v gcc || command -v nvcc'; then
     exit 1
 fi
 # shellcheck disable=SC2086 # several words
-$alone python -m pytest -q -n 2 -p no:cacheprovider --junit-xml=$fresh/junit.xml python/tests
+$alone python -m pytest -q -n 2 --timeout 900 -p no:cacheprovider \
+    --junit-xml=$fresh/junit.xml python/tests

@@ -1,6 +1,7 @@
 """Factorization through Python: every option, certified errors, progress."""
 # SPDX-License-Identifier: Apache-2.0
 import _thread
+import signal
 import threading
 
 import numpy as np
@@ -125,11 +126,14 @@ def test_what_progress_raises_is_raised(rng, error):
 
 def test_ctrl_c_gives_up(rng):
     dense = rng.standard_normal((32, 32))
+    # A shell starts what runs beside it with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):  # without it: hours
         danaus.factorize(dense, MONARCH, refine=2**31 - 1)
     timer.join()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_nan_is_named(rng):
