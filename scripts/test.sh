@@ -19,7 +19,8 @@
 #                GCC's sanitizer leaves its own locks shut;
 #                the share of lines of src that they run: at least 95 %
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
-#     options    the library without CUDA and AVX-512; programs with a static one, without sound and BLAS
+#     options    the library without CUDA and AVX-512; programs with a static one, without
+#                sound and BLAS
 #     fuzz       every fuzzer for FUZZ_SECONDS (10) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels for NEON in small,
 #                less five tests that take minutes there
