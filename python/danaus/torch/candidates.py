@@ -440,25 +440,28 @@ def fit_best(
     kind_of = {name: kind for kind, name in CHAINS.items()}
     (best,) = (tried for tried in taken.candidates if tried.taken)
     found = [scaled.candidate(kind_of[best.kind], *chains)]
-    if any(classes is not None for classes in free):
-        for tried in taken.candidates:
-            kind = kind_of[tried.kind]
-            if kind in GROUPS:
-                found += fit_permuted(problem, tried.patterns, kind, free)
+    if all(classes is None for classes in free):
+        return found
+    # Orders suit the solution without structure, weighed by the diagonals of S S^T, A.
+    weighed = scaled.scale[:, None] * problem.solution()
+    weighed *= np.sqrt(problem.gram.diagonal())
+    for tried in taken.candidates:
+        kind = kind_of[tried.kind]
+        if kind in GROUPS:
+            found += fit_permuted(problem, weighed, tried.patterns, kind, free)
     return found
 
 
 def fit_permuted(
-    problem: Problem, patterns: Sequence[Pattern], kind: str, free: Free
+    problem: Problem,
+    weighed: np.ndarray,
+    patterns: Sequence[Pattern],
+    kind: str,
+    free: Free,
 ) -> list[Candidate]:
-    """A chain for a better order of rows and columns, if there is one.
-
-    It is searched for the solution without structure, weighed by the diagonals of S S^T
-    and A.
-    """
-    weighed = problem.row_weights()[:, None] * problem.solution()
+    """A chain for the order that suits `weighed`, if that is better than none."""
     better = find_permutations(
-        weighed * np.sqrt(problem.gram.diagonal()),
+        weighed,
         patterns,
         rows=free[0] is not None,
         cols=free[1] is not None,
