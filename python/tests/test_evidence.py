@@ -3,17 +3,15 @@
 
 import csv
 import math
-import pathlib
-import runpy
-import sys
 
 import numpy as np
 import pytest
 
+from conftest import BENCH, run_bench
+
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 PROGRAMS = BENCH / "evidence"
 
 
@@ -38,18 +36,17 @@ def data(tmp_path_factory):
     return folder
 
 
-def run(name, data, tmp_path, monkeypatch, *more):
+def run(name, data, tmp_path, *more):
     out = tmp_path / "record.csv"
-    usual = ["--data", str(data), "--device", "cpu", "--seeds", "1", "--small"]
-    monkeypatch.setattr(sys, "argv", [name, str(out), *usual, *more])
-    runpy.run_path(str(PROGRAMS / name), run_name="__main__")
+    usual = ["--data", data, "--device", "cpu", "--seeds", "1", "--small"]
+    run_bench(f"evidence/{name}", out, *usual, *more)
     assert out.with_suffix(".png").stat().st_size > 1000
     with open(out, newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_recall(data, tmp_path, monkeypatch):
-    rows = run("recall.py", data, tmp_path, monkeypatch)
+def test_recall(data, tmp_path):
+    rows = run("recall.py", data, tmp_path)
     assert {(r["taps"], r["length"]) for r in rows} == {
         (taps, length) for taps in ("128", "257") for length in ("64", "256")
     }
@@ -71,19 +68,19 @@ def test_recall_asks_for_what_was_shown():
                     assert answer == pairs[row[t]]
 
 
-def test_dna(data, tmp_path, monkeypatch):
-    rows = run("dna.py", data, tmp_path, monkeypatch)
+def test_dna(data, tmp_path):
+    rows = run("dna.py", data, tmp_path)
     assert {r["what"] for r in rows} == {"cut", "sparse", "trained", "longer"}
     assert all(1 < float(r["perplexity"]) < 30 for r in rows)
 
 
-def test_images(data, tmp_path, monkeypatch):
-    rows = run("images.py", data, tmp_path, monkeypatch)
+def test_images(data, tmp_path):
+    rows = run("images.py", data, tmp_path)
     assert len({r["model"] for r in rows}) == 6
 
 
-def test_text(data, tmp_path, monkeypatch):
-    rows = run("text.py", data, tmp_path, monkeypatch)
+def test_text(data, tmp_path):
+    rows = run("text.py", data, tmp_path)
     names = {"hyena", "hyena-torch.fft", "m2-gpt", "transformer", "m2-bert", "bert"}
     assert {r["model"] for r in rows} == names
     assert all(math.isfinite(float(r["perplexity"])) for r in rows)
@@ -96,9 +93,9 @@ def test_text(data, tmp_path, monkeypatch):
     assert text.share_of_time(made, 0) == 1.5 / 4
 
 
-def test_pathfinder(data, tmp_path, monkeypatch):
+def test_pathfinder(data, tmp_path):
     pytest.importorskip("skimage")
-    rows = run("pathfinder.py", data, tmp_path, monkeypatch)
+    rows = run("pathfinder.py", data, tmp_path)
     assert [(r["size"], r["seed"], r["steps"]) for r in rows] == [
         ("32", "1", str(n)) for n in range(1, 7)
     ]
