@@ -55,7 +55,7 @@ STEPS = {"m2-bert": "M2-BERT-80M", "hyena": "Hyena, width 768, 6 blocks, 50,264 
 def model_steps():
     rows = [("model", "tokens", "way", "step, ms", "torch.fft, ms", "ratio", "GiB",
              "torch.fft, GiB")]
-    for r in records("h200_model_steps"):
+    for r in records("h200_model_steps") + records("h200_model_steps_compiled"):
         times = [f"{1e3 * float(r[name]):.3g}" for name in ("seconds", "torch_seconds")]
         rows.append((STEPS[r["model"]], f"{r['batch']} x {int(r['length']):,}", r["way"],
                      *times, f"{float(r['ratio']):.2f}", r["memory"], r["torch_memory"]))
@@ -233,11 +233,23 @@ def h100_choices():
              sum(s < 1 / 1.03 for s in speed), median(speed))]
 
 
+VERSUS = (
+    ("H100", "before and after weight gradients were rows of the table", "h100_versus"),
+    ("H200", "c941efd and eece80b", "h200_versus"),
+    ("EPYC, AVX2", "c941efd and b43cfb1", "cpu_versus"),
+    ("Xeon, AVX-512", "c941efd and 1f887ea", "cpu_versus_avx512"),
+)
+
+
 def versus():
-    """One build over the one before."""
-    ratio = numbers(records("h100_versus", same_bits="yes"), "ratio")
-    return [("products", "time over the other build's: median", "greatest"),
-            (len(ratio), f"{statistics.median(ratio):.3f}", f"{max(ratio):.3f}")]
+    """New builds over old ones."""
+    rows = [("device", "builds", "problems", "time over the old build's: median", "greatest")]
+    for device, builds, file in VERSUS:
+        found = [r for r in records(file) if r["same_bits"] in ("yes", "no")]
+        ratio = numbers(found, "ratio")
+        least = numbers(found, "least_ratio" if "least_ratio" in found[0] else "ratio")
+        rows.append((device, builds, len(ratio), f"{statistics.median(ratio):.3f}", f"{max(least):.3f}"))
+    return rows
 
 
 def update():

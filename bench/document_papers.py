@@ -2,6 +2,7 @@
 
 # SPDX-License-Identifier: Apache-2.0
 import importlib
+import math
 
 import document_ks
 import median
@@ -102,6 +103,10 @@ def paper_each():
     )
 
 
+def number(value):
+    return "-" if math.isnan(value) else f"{value:.2f}"
+
+
 def grouped(function, digits):
     """Groups of both layouts' least times, against bmm, einsum and BSR."""
     paper_ks, of = products("h200_paper_ks")
@@ -109,7 +114,7 @@ def grouped(function, digits):
         methods = paper_ks.COMPARED["ours over bmm, einsum, BSR"]
         groups = getattr(paper_ks, function)(of[dtype, "both"], methods)
         for low, high, found, *more in groups:
-            numbers = (f"{value:.2f}" for value in (found.speed, *more))
+            numbers = (number(value) for value in (found.speed, *more))
             span = f"{low:.{digits}f} to {high:.{digits}f}"
             yield TYPES[dtype], span, found.count, cell(found), *numbers
 
