@@ -83,7 +83,8 @@ static danaus_status room_make(const ks_pair *pair, int complex, room *m)
                  dn_alloc((size_t)(b * r) * size),
                  dn_alloc((size_t)(r * r) * size),
                  dn_alloc((size_t)(b * r) * size),
-                 dn_alloc((size_t)dn_pivots_scratch(complex, r, c) * sizeof(double)),
+                 dn_alloc(
+                     (size_t)dn_interpolate_scratch(complex, r, c) * sizeof(double)),
                  dn_alloc((size_t)r * sizeof(int64_t)) };
     if (!m->v || !m->u || !m->b || !m->product || !m->scratch || !m->pivots)
         return dn_fail(DANAUS_ERR_MEMORY, "no memory to reduce a chain");
@@ -118,9 +119,9 @@ static void turn(
 static void reduce_block(
     const ks_pair *pair, int complex, dn_matrix x, dn_matrix y, room *m)
 {
-    int64_t r = pair->rank, c = pair->p2.c, b = pair->p1.b, w = complex ? 2 : 1, rank;
+    int64_t r = pair->rank, c = pair->p2.c, b = pair->p1.b, w = complex ? 2 : 1;
     turn(complex, r, c, y, m->v, 0);
-    dn_pivots(complex, r, c, m->v, m->pivots, &rank, m->scratch);
+    dn_interpolate(complex, r, c, m->v, m->pivots, m->scratch);
     for (int64_t t = 0; t < r; t++)
         for (int64_t k = 0; k < r; k++)
             for (int64_t z = 0; z < w; z++)
@@ -130,13 +131,6 @@ static void reduce_block(
         complex, b, r, r, (dn_matrix){ m->u, r }, (dn_matrix){ m->b, r },
         (dn_matrix){ m->product, r });
     dn_copy(complex, b, r, (dn_matrix){ m->product, r }, x);
-    for (int64_t k = 0; k < c; k++)
-        dn_zero(complex, 1, r - rank, (dn_matrix){ m->v + (k * r + rank) * w, r });
-    for (int64_t t = 0; t < r; t++) {
-        double *column = m->v + m->pivots[t] * r * w;
-        dn_zero(complex, 1, r, (dn_matrix){ column, r });
-        column[t * w] = 1;
-    }
     turn(complex, r, c, y, m->v, 1);
 }
 

@@ -183,16 +183,28 @@ void dn_triangle_solve(
         &ldx);
 }
 
-int64_t dn_pivots_scratch(int complex, int64_t k, int64_t n)
+int64_t dn_interpolate_scratch(int complex, int64_t k, int64_t n)
 {
     int64_t lwork = 2 * n + BLOCK * (n + 1);
     return (complex ? 2 : 1) * (k + lwork + k * n) + 2 * n + n;
 }
 
+/* The numerical rank of a triangle whose columns are k numbers apart. */
+static int64_t rank_of(int complex, int64_t k, const double *columns)
+{
+    int64_t w = complex ? 2 : 1, rank = 0;
+    double first = hypot(columns[0], complex ? columns[1] : 0);
+    for (; rank < k; rank++) {
+        const double *r = columns + (rank * k + rank) * w;
+        if (!(hypot(r[0], complex ? r[1] : 0) > 1e-14 * first))
+            break;
+    }
+    return rank;
+}
+
 /* a P = Q (R_1 R_2), and a_2 = Q R_2 = a_1 R_1^-1 R_2. */
-void dn_pivots(
-    int complex, int64_t k, int64_t n, double *at, int64_t *pivots, int64_t *rank,
-    double *scratch)
+void dn_interpolate(
+    int complex, int64_t k, int64_t n, double *at, int64_t *pivots, double *scratch)
 {
     int64_t w = complex ? 2 : 1, lwork = 2 * n + BLOCK * (n + 1);
     double *tau = dn_take(&scratch, k * w), *work = dn_take(&scratch, lwork * w);
@@ -205,24 +217,21 @@ void dn_pivots(
             &rows, &cols, columns, &rows, order, tau, work, &size, rwork, &info);
     else
         dn_lapack.dgeqp3(&rows, &cols, columns, &rows, order, tau, work, &size, &info);
-    double first = hypot(columns[0], complex ? columns[1] : 0);
-    for (*rank = 0; *rank < k; ++*rank) {
-        const double *r = columns + (*rank * k + *rank) * w;
-        if (!(hypot(r[0], complex ? r[1] : 0) > 1e-14 * first))
-            break;
-    }
-    int used = (int)*rank, rest = (int)(n - k);
+    int used = (int)rank_of(complex, k, columns), rest = (int)(n - k);
     double one[2] = { 1, 0 };
     if (used > 0 && rest > 0)
         (complex ? dn_lapack.ztrsm : dn_lapack.dtrsm)(
             "L", "U", "N", "N", &used, &rest, one, columns, &rows, columns + k * k * w,
             &rows);
+    memset(at, 0, (size_t)(k * n * w) * sizeof *at);
     for (int64_t t = 0; t < n; t++) {
-        if (t < k)
+        double *to = at + (order[t] - 1) * k * w;
+        if (t >= k)
+            memcpy(to, columns + t * k * w, (size_t)(used * w) * sizeof *at);
+        else {
             pivots[t] = order[t] - 1;
-        memcpy(
-            at + (order[t] - 1) * k * w, columns + t * k * w,
-            (size_t)(k * w) * sizeof *at);
+            to[t * w] = 1;
+        }
     }
 }
 

@@ -58,14 +58,14 @@ int dn_cholesky(int complex, int64_t n, dn_matrix g);
 void dn_triangle_solve(
     int complex, int adjoint, int64_t m, int64_t n, dn_matrix x, dn_matrix lower);
 
-/* at[n][k] holds the columns of a matrix k x n. Writes to pivots the k columns that a QR
-   factorization with column pivoting takes first, and to `at` the others' coefficients:
-   a[:, j] = sum over t < *rank of a[:, pivots[t]] at[j][t], for j that is no pivot.
-   `rank` is the numerical one. scratch: as planned, in doubles. */
-int64_t dn_pivots_scratch(int complex, int64_t k, int64_t n);
-void dn_pivots(
-    int complex, int64_t k, int64_t n, double *at, int64_t *pivots, int64_t *rank,
-    double *scratch);
+/* at[n][k] holds the columns of a matrix k x n, k <= n. Writes to pivots the k columns that a QR
+   factorization with column pivoting takes first, and to `at` the coefficients of all columns,
+       a[:, j] = sum over t < k of a[:, pivots[t]] at[j][t],
+   which are 1 and zeros for pivots, and zeros behind the numerical rank for the others.
+   scratch: as planned, in doubles. */
+int64_t dn_interpolate_scratch(int complex, int64_t k, int64_t n);
+void dn_interpolate(
+    int complex, int64_t k, int64_t n, double *at, int64_t *pivots, double *scratch);
 
 /* L U of a[n][n] in place, with its pivots; nonzero: pivot number so many, from 1, is zero.
    n * DN_LU_WORK fits in an int. */

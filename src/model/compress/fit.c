@@ -245,26 +245,20 @@ static danaus_status fill_low_rank(const fit_problem *p, const decomposition *d,
    and basis the same rows of left basis. */
 static danaus_status interpolate(fit *f)
 {
-    int64_t rows = f->rows, cols = f->cols, r = f->rank, found;
-    double *scratch = zeros(dn_pivots_scratch(0, r, rows) + r * rows);
+    int64_t rows = f->rows, cols = f->cols, r = f->rank;
+    double *scratch = zeros(r * rows + dn_interpolate_scratch(0, r, rows));
     double *basis = zeros(r * (cols + r));
     danaus_status status = scratch && basis ? DANAUS_OK : DANAUS_ERR_MEMORY;
     if (status == DANAUS_OK) {
-        double *at = scratch, *kept = basis + r * cols;
-        memcpy(at, f->left, (size_t)(rows * r) * sizeof *at);
-        dn_pivots(0, r, rows, at, f->kept, &found, scratch + r * rows);
+        double *left = scratch, *kept = basis + r * cols;
+        memcpy(left, f->left, (size_t)(rows * r) * sizeof *left);
+        dn_interpolate(0, r, rows, f->left, f->kept, scratch + r * rows);
         for (int64_t t = 0; t < r; t++)
-            memcpy(kept + t * r, f->left + f->kept[t] * r, (size_t)r * sizeof *kept);
+            memcpy(kept + t * r, left + f->kept[t] * r, (size_t)r * sizeof *kept);
         dn_gemm product = { .m = r, .n = cols, .k = r };
         dn_gemm_run(
             &product, matrix(kept, r), matrix(f->basis, cols), matrix(basis, cols));
         memcpy(f->basis, basis, (size_t)(r * cols) * sizeof *basis);
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t t = 0; t < r; t++)
-                f->left[i * r + t] = t < found ? at[i * r + t] : 0;
-        for (int64_t t = 0; t < r; t++)
-            for (int64_t s = 0; s < r; s++)
-                f->left[f->kept[t] * r + s] = s == t;
     }
     dn_free(scratch);
     dn_free(basis);
