@@ -3,7 +3,7 @@
 #include "model/sampler.h"
 
 #include "base/mem.h"
-#include "base/numbers.h"
+#include "base/random.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -25,15 +25,6 @@ void dn_sampler_close(sampler *s)
     dn_free(s->weight);
     dn_free(s->order);
     *s = (sampler){ 0 };
-}
-
-/* In [0, 1): SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). */
-static double draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
 /* ---- the likeliest, one after the other ---- */
@@ -147,7 +138,7 @@ static double sum_weights(const sampler *s)
 /* A token by its weight, in the order of ids: tokens of weight 0 change no draw. */
 static int32_t draw_token(sampler *s)
 {
-    double left = draw(&s->random) * sum_weights(s);
+    double left = (double)(dn_random(&s->random) >> 11) * 0x1p-53 * sum_weights(s);
     int32_t last = 0;
     for (int64_t i = 0; i < s->vocabulary; i++) {
         if (!(s->weight[i] > 0))
