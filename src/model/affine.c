@@ -4,18 +4,13 @@
 
 #include "base/status.h"
 
-#include <stdio.h>
-
 danaus_status dn_affine_bind(
     affine *norm, binder *b, const char *name, int64_t width, double epsilon)
 {
-    char path[256];
     norm->epsilon = (float)epsilon;
     norm->dtype = b->dtype;
-    snprintf(path, sizeof path, "%s.weight", name);
-    TRY(dn_bind(b, path, 1, &width, &norm->scale));
-    snprintf(path, sizeof path, "%s.bias", name);
-    return dn_bind(b, path, 1, &width, &norm->shift);
+    TRY(dn_bind(b, dn_name("%s.weight", name).text, 1, &width, &norm->scale));
+    return dn_bind(b, dn_name("%s.bias", name).text, 1, &width, &norm->shift);
 }
 
 static danaus_status run(
@@ -32,7 +27,9 @@ static danaus_status run(
                             .epsilon = norm->epsilon,
                             .y = y,
                             .sum = sum,
-                            .dtype = norm->dtype });
+                            .dtype = norm->dtype,
+                            .wide_x = norm->wide,
+                            .wide_y = norm->wide && y == x });
 }
 
 danaus_status dn_affine_run(

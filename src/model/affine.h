@@ -10,6 +10,7 @@ typedef struct affine {
     const float *scale, *shift; /* [width] */
     float epsilon;
     danaus_dtype dtype; /* of rows */
+    int wide;           /* x, and y in its place, are f32, whatever the type of rows */
 } affine;
 
 /* Reads NAME.weight and NAME.bias. */

@@ -10,24 +10,35 @@
 #include "model/linear.h"
 #include "model/pooling.h"
 
-/* An architecture whose blocks take rows of tokens to rows of tokens. */
-typedef struct encoder {
-    int64_t tokens; /* that go through together, unless one sequence has more */
-    /* Bytes of device memory that such a chunk needs, whose longest sequence has so many
-       tokens. */
-    int64_t (*bytes)(const danaus_model *model, int64_t tokens, int64_t longest);
-    /* Rows h [tokens][width] of a chunk, somewhere in `memory`, of the model's type, unless they
-       are `wide`: f32. */
+/* Blocks of one kind, which take rows of tokens to rows of tokens. What they are made of is
+   danaus_model.blocks, zeros at first. */
+typedef struct mixer_kind {
+    size_t size;
+    void (*close)(void *blocks);
+    /* Bytes of device memory that a chunk of so many tokens needs, whose longest sequence has so
+       many. */
+    int64_t (*bytes)(const void *blocks, int64_t tokens, int64_t longest);
+    /* Where rows [tokens][width] of a chunk have to be, in that memory. */
+    void *(*rows)(const void *blocks, const token_chunk *c, void *memory);
+    /* Takes them through all blocks: h[tokens][width], somewhere in that memory. */
     danaus_status (*run)(
-        danaus_model *model, danaus_device *device, const token_chunk *c, void *memory,
+        void *blocks, danaus_device *device, const token_chunk *c, void *memory,
         void **h);
     /* Adds to *cost what a sequence of this length costs beside linear layers, and its memory
        beside `bytes`. */
     danaus_status (*cost)(
-        danaus_model *model, danaus_device *device, int64_t length,
+        const void *blocks, danaus_device *device, int64_t length,
         danaus_model_cost *cost);
-    int64_t gpu_tokens; /* that go through together on a GPU; 0: as many as elsewhere */
-    int wide;
+    int wide; /* rows are f32, whatever the model's type */
+} mixer_kind;
+
+/* An architecture that takes tokens. */
+typedef struct encoder {
+    int64_t tokens;     /* that go through together, unless one sequence has more */
+    int64_t gpu_tokens; /* so many on a GPU; 0: as many as elsewhere */
+    /* Makes rows of tokens for the blocks; NULL: they do. */
+    danaus_status (*embed)(
+        danaus_model *model, danaus_device *device, const token_chunk *c, void *rows);
 } encoder;
 
 /* An architecture that takes images on the host. */
@@ -41,15 +52,24 @@ typedef struct viewer {
         danaus_model_cost *cost);
 } viewer;
 
+/* A model_type of config.json, and a field that it then has; NULL: any. */
+typedef struct model_type {
+    const char *name, *field;
+} model_type;
+
 typedef struct arch {
     const char *name;
-    /* True if config.json, with this model_type, describes such a model. */
-    int (*recognizes)(const json_t *config, span type);
-    /* Fills a model that has its device and file. On failure `close` frees everything. */
-    danaus_status (*open)(danaus_model *model, const json_t *config);
-    void (*close)(danaus_model *model);
-    const encoder *encoder; /* NULL: it embeds nothing */
-    const viewer *viewer;   /* NULL: it sees no images */
+    model_type types[4]; /* the last is empty */
+    const mixer_kind *mixer;
+    size_t size; /* bytes of danaus_model.own, zeros at first */
+    /* Reads config.json. */
+    danaus_status (*configure)(danaus_model *model, const json_t *config);
+    /* Reads tensors; complaints fail later. */
+    danaus_status (*bind)(danaus_model *model, const json_t *config, binder *b);
+    const char *const *others; /* dn_binder_settle(); NULL: none */
+    void (*close)(void *own);  /* NULL: `own` has no memory */
+    const encoder *encoder;    /* NULL: it takes no tokens */
+    const viewer *viewer;      /* NULL: it sees no images */
     /* Takes a prompt and a sampling that were checked. NULL: the model is not causal. */
     danaus_status (*generate)(
         danaus_model *model, danaus_device *device, const int32_t *prompt, int64_t n,
@@ -69,9 +89,8 @@ struct danaus_model {
     danaus_dtype dtype; /* of rows of tokens */
     danaus_file *file;
     const char *prefix; /* of names in the file */
-    blocks memory;
+    device_memory memory;
     danaus_model_info info;
-    int configured; /* set by the architecture: later errors are in the weights */
     int64_t others; /* numbers read that are no weights of linear layers */
     int64_t packed; /* bytes of packed weights beside linear layers */
     pooling pooling;
@@ -80,8 +99,20 @@ struct danaus_model {
     linear next;    /* logits of the next token; without a plan: not causal */
     linear *linear; /* all linear layers, as they follow each other */
     int linears;
-    void *own; /* of the architecture */
+    void *blocks; /* of the mixer */
+    void *own;    /* of the architecture, or NULL */
 };
+
+/* A table of blocks, of `size` bytes each, zeros at first, and model->linear, which has `linears`
+   layers for each of them. NULL, with the sentence: there is no memory. */
+void *dn_model_blocks(danaus_model *model, int64_t layers, size_t size, int linears);
+
+/* LAYER.PART in the file. */
+danaus_status dn_model_tensor(
+    const danaus_model *model, const linear *layer, const char *part, danaus_tensor *t);
+
+/* What danaus_model_describe() says, from the present layers. */
+void dn_model_fill_info(danaus_model *model);
 
 /* Fails unless the device can give so many bytes, for a purpose such as "the weights". */
 danaus_status dn_need_memory(

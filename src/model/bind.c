@@ -14,7 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block)
+tensor_name dn_name(const char *format, ...)
+{
+    tensor_name made;
+    va_list parts;
+    va_start(parts, format);
+    vsnprintf(made.text, sizeof made.text, format, parts);
+    va_end(parts);
+    return made;
+}
+
+danaus_status dn_memory_add(device_memory *m, int64_t bytes, void **block)
 {
     void *memory = NULL;
     if (!m->outline) {
@@ -28,7 +38,7 @@ danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block)
     return DANAUS_OK;
 }
 
-void dn_blocks_free(blocks *m)
+void dn_memory_free(device_memory *m)
 {
     while (m->count)
         danaus_free(m->device, m->block[--m->count]);
@@ -36,7 +46,7 @@ void dn_blocks_free(blocks *m)
 }
 
 danaus_status dn_binder_open(
-    binder *b, danaus_file *file, blocks *copies, danaus_dtype dtype)
+    binder *b, danaus_file *file, device_memory *copies, danaus_dtype dtype)
 {
     *b = (binder){ .device = copies->device,
                    .dtype = dtype,
@@ -63,9 +73,7 @@ void dn_binder_complain(binder *b, const char *format, ...)
 
 int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor)
 {
-    char path[MOST_NAME];
-    snprintf(path, sizeof path, "%s%s", b->prefix, name);
-    int place = dn_file_place(b->file, path);
+    int place = dn_file_place(b->file, dn_name("%s%s", b->prefix, name).text);
     if (place < 0 || danaus_file_tensor(b->file, place, tensor) != DANAUS_OK)
         return 0;
     b->taken[place] = 1;
@@ -74,11 +82,9 @@ int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor)
 
 int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to)
 {
-    char path[MOST_NAME];
     danaus_tensor t;
-    snprintf(path, sizeof path, "%s%s", b->prefix, name);
     dn_binder_find(b, name, &t); /* it has its place, if it is one of f32 */
-    return dn_file_integers(b->file, path, count, to);
+    return dn_file_integers(b->file, dn_name("%s%s", b->prefix, name).text, count, to);
 }
 
 static void describe_shape(int ndim, const int64_t *shape, char *to, size_t size)
@@ -97,10 +103,10 @@ static int has_shape(const danaus_tensor *t, int ndim, const int64_t *shape)
 
 void dn_binder_lack(binder *b, const char *name, int ndim, const int64_t *shape)
 {
-    char path[MOST_NAME], wanted[160];
+    char wanted[160];
     danaus_tensor t;
-    snprintf(path, sizeof path, "%s%s", b->prefix, name);
-    danaus_status status = danaus_file_find(b->file, path, &t);
+    danaus_status status =
+        danaus_file_find(b->file, dn_name("%s%s", b->prefix, name).text, &t);
     describe_shape(ndim, shape, wanted, sizeof wanted);
     if (status == DANAUS_OK && dn_is_complex(t.dtype))
         dn_binder_complain(
@@ -144,7 +150,7 @@ static danaus_status bind(
     if (t.dtype == dtype && b->device->backend->on_host)
         return DANAUS_OK;
     void *copy;
-    TRY(dn_blocks_add(b->copies, count * dn_size_of(dtype), &copy));
+    TRY(dn_memory_add(b->copies, count * dn_size_of(dtype), &copy));
     if (b->copies->outline)
         return DANAUS_OK;
     *numbers = copy;

@@ -10,27 +10,34 @@
 #define BINDER_PROBLEMS 600
 #define MOST_NAME       256 /* bytes of the name of a tensor or layer, with its end */
 
+/* A name of parts; what is longer than MOST_NAME is cut off. */
+typedef struct tensor_name {
+    char text[MOST_NAME];
+} tensor_name;
+
+tensor_name dn_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Device memory that a model allocates, and frees together; of an outline it is counted and
    not allocated. */
-typedef struct blocks {
+typedef struct device_memory {
     danaus_device *device;
     void **block;
     size_t count, capacity;
     int64_t bytes; /* of all */
     int outline;
-} blocks;
+} device_memory;
 
 /* *block is NULL in an outline. */
-danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block);
-void dn_blocks_free(blocks *m);
+danaus_status dn_memory_add(device_memory *m, int64_t bytes, void **block);
+void dn_memory_free(device_memory *m);
 
 typedef struct binder {
     danaus_device *device;
     danaus_dtype dtype; /* of rows of tokens */
     danaus_file *file;
-    blocks *copies;     /* of what does not lie in the file as it is needed */
-    const char *prefix; /* of all names in the file */
-    char *taken;        /* for each tensor: whether it has a place */
+    device_memory *copies; /* of what does not lie in the file as it is needed */
+    const char *prefix;    /* of all names in the file */
+    char *taken;           /* for each tensor: whether it has a place */
     int problems;
     char text[BINDER_PROBLEMS];
     int64_t parameters; /* numbers that were bound, but for weights of linear layers */
@@ -38,7 +45,7 @@ typedef struct binder {
 
 /* The file and the copies stay the caller's. */
 danaus_status dn_binder_open(
-    binder *b, danaus_file *file, blocks *copies, danaus_dtype dtype);
+    binder *b, danaus_file *file, device_memory *copies, danaus_dtype dtype);
 void dn_binder_close(binder *b);
 
 /* Adds a sentence to the errors. */

@@ -6,6 +6,11 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
+int64_t dn_chunk_tokens(const danaus_device *device)
+{
+    return device->backend->on_host ? CHUNK_TOKENS : GPU_CHUNK_TOKENS;
+}
+
 void *dn_cut(uintptr_t *at, int64_t bytes)
 {
     void *part = (void *)*at;

@@ -7,6 +7,14 @@
 #include "danaus/model.h"
 #include "device/nn.h"
 
+/* Tokens that go through a model together, unless one sequence has more: their activations stay
+   in the last cache. */
+#define CHUNK_TOKENS     1024
+#define GPU_CHUNK_TOKENS 16384 /* so many on a GPU */
+
+/* The one or the other. */
+int64_t dn_chunk_tokens(const danaus_device *device);
+
 /* Who is told of the work that is done, and for which part of it. */
 typedef struct chunk_listener {
     danaus_progress_fn tell; /* or NULL */

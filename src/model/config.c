@@ -1,13 +1,15 @@
-/* Files of JSON in a model's folder. */
+/* Files of JSON in a model's folder, and fields that architectures have in common. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/config.h"
 
 #include "base/map.h"
+#include "base/numbers.h"
 #include "base/status.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 danaus_status dn_config_path(
@@ -53,4 +55,37 @@ danaus_status dn_config_size(
             DANAUS_ERR_FORMAT, "\"%s\" is %" PRId64 " and has to be from 1 to %" PRId64,
             field, *value, most);
     return DANAUS_OK;
+}
+
+static danaus_status read_activation(
+    const json_t *config, danaus_activation *activation)
+{
+    static const struct {
+        const char *name;
+        danaus_activation activation;
+    } known[] = {
+        { "gelu", DANAUS_GELU },          { "relu", DANAUS_RELU },
+        { "silu", DANAUS_SILU },          { "swish", DANAUS_SILU },
+        { "gelu_new", DANAUS_GELU_TANH }, { "gelu_pytorch_tanh", DANAUS_GELU_TANH }
+    };
+    span name = { "gelu", strlen("gelu") };
+    TRY(dn_json_text(config, "hidden_act", &name));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (dn_span_is(name, known[i].name)) {
+            *activation = known[i].activation;
+            return DANAUS_OK;
+        }
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED,
+        "hidden_act \"%.*s\" is not one of gelu, relu, silu, gelu_new",
+        (int)MIN(name.length, 40), name.text);
+}
+
+danaus_status dn_config_blocks(const json_t *config, block_sizes *s)
+{
+    TRY(dn_config_size(config, "hidden_size", MOST_WIDTH, &s->width));
+    TRY(dn_config_size(config, "intermediate_size", MOST_WIDTH, &s->inner));
+    TRY(dn_config_size(config, "num_hidden_layers", MOST_LAYERS, &s->layers));
+    TRY(dn_json_number(config, "layer_norm_eps", &s->epsilon));
+    return read_activation(config, &s->activation);
 }

@@ -1,9 +1,14 @@
-/* Files of JSON in a model's folder. */
+/* Files of JSON in a model's folder, and fields that architectures have in common. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_CONFIG_H
 #define DN_MODEL_CONFIG_H
 
+#include "danaus/ks.h"
 #include "io/json.h"
+
+#define MOST_WIDTH  ((int64_t)1 << 20)
+#define MOST_TOKENS ((int64_t)1 << 24)
+#define MOST_LAYERS 1000
 
 /* FOLDER/NAME in a buffer of this size. */
 danaus_status dn_config_path(
@@ -16,5 +21,16 @@ danaus_status dn_config_load(
 /* A field in [1, most] that is there, or else *value already. */
 danaus_status dn_config_size(
     const json_t *config, const char *field, int64_t most, int64_t *value);
+
+/* The blocks of a model. */
+typedef struct block_sizes {
+    int64_t layers, width, inner; /* layers: as many as there are blocks */
+    double epsilon;               /* of normalisations */
+    danaus_activation activation;
+} block_sizes;
+
+/* Reads num_hidden_layers, hidden_size, intermediate_size, layer_norm_eps, which may be missing
+   if s->epsilon is there, and hidden_act, or GELU. */
+danaus_status dn_config_blocks(const json_t *config, block_sizes *s);
 
 #endif

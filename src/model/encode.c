@@ -8,16 +8,14 @@
 #include "model/arch.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Memory for the largest chunk, and for copies from and to the host. */
 typedef struct encoder_run {
     danaus_model *model;
     danaus_device *device;
-    const encoder *encoder;
     int64_t tokens, sequences, longest; /* at most */
     void *memory;                       /* of the device, all of it */
-    void *own;                          /* of the encoder */
+    void *own;                          /* of the blocks */
     int32_t *ids, *positions;
     float *pooled, *dense;
     int64_t *host_offsets;
@@ -27,7 +25,7 @@ typedef struct encoder_run {
 
 static int64_t chunk_tokens(const encoder_run *e)
 {
-    const encoder *of = e->encoder;
+    const encoder *of = e->model->arch->encoder;
     return of->gpu_tokens && !e->device->backend->on_host ? of->gpu_tokens : of->tokens;
 }
 
@@ -57,7 +55,7 @@ static uintptr_t lay(encoder_run *e, uintptr_t at)
 static danaus_status open_encoding(encoder_run *e)
 {
     int64_t bytes = (int64_t)lay(e, 0);
-    bytes += e->encoder->bytes(e->model, e->tokens, e->longest);
+    bytes += e->model->arch->mixer->bytes(e->model->blocks, e->tokens, e->longest);
     TRY(dn_need_memory(e->device, bytes, "the activations"));
     TRY(danaus_alloc(e->device, (size_t)bytes, &e->memory));
     lay(e, (uintptr_t)e->memory);
@@ -90,6 +88,8 @@ static danaus_status run_chunk(
     const encoder_run *e, const int64_t *offsets, int64_t n, const int32_t *ids,
     void **h)
 {
+    danaus_model *model = e->model;
+    const mixer_kind *mixer = model->arch->mixer;
     number_tokens(e, offsets, n);
     int64_t tokens = e->host_offsets[n];
     size_t bytes = (size_t)tokens * sizeof(int32_t);
@@ -98,7 +98,10 @@ static danaus_status run_chunk(
     const token_chunk c = {
         { n, e->host_offsets }, tokens, e->ids, e->positions, e->listener
     };
-    return e->encoder->run(e->model, e->device, &c, e->own, h);
+    if (model->arch->encoder->embed)
+        TRY(model->arch->encoder->embed(
+            model, e->device, &c, mixer->rows(model->blocks, &c, e->own)));
+    return mixer->run(model->blocks, e->device, &c, e->own, h);
 }
 
 /* ---- embeddings ---- */
@@ -117,7 +120,7 @@ static danaus_status pool(const encoder_run *e, int64_t n, const void *h, float 
                     .normalize = model->pooling.normalize,
                     .x = h,
                     .y = y,
-                    .dtype = e->encoder->wide ? DANAUS_F32 : model->dtype }));
+                    .dtype = model->arch->mixer->wide ? DANAUS_F32 : model->dtype }));
     if (dn_linear_is_open(&model->pooler)) {
         TRY(dn_linear_run(&model->pooler, e->device, n, y, e->dense));
         y = e->dense;
@@ -145,9 +148,7 @@ danaus_status dn_encode_embed(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, float *embeddings)
 {
-    encoder_run e = { .model = model,
-                      .device = device,
-                      .encoder = model->arch->encoder };
+    encoder_run e = { .model = model, .device = device };
     measure(&e, sequences, offsets);
     danaus_status status = open_encoding(&e);
     if (status == DANAUS_OK)
@@ -160,16 +161,15 @@ danaus_status dn_encode_cost(
     danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
     danaus_model_cost *cost)
 {
-    encoder_run e = { .model = model,
-                      .device = device,
-                      .encoder = model->arch->encoder };
+    encoder_run e = { .model = model, .device = device };
+    const mixer_kind *mixer = model->arch->mixer;
     danaus_model_cost one = { 0 };
     e.sequences = CLAMP(chunk_tokens(&e) / length, 1, sequences);
     e.tokens = e.sequences * length;
-    one.memory = (int64_t)lay(&e, 0) + e.encoder->bytes(model, e.tokens, length);
+    one.memory = (int64_t)lay(&e, 0) + mixer->bytes(model->blocks, e.tokens, length);
     for (int i = 0; i < model->linears; i++)
         one.linear += 2 * (double)model->linear[i].parameters * (double)length;
-    TRY(e.encoder->cost(model, device, length, &one));
+    TRY(mixer->cost(model->blocks, device, length, &one));
     one.linear *= (double)sequences;
     one.mixing *= (double)sequences;
     *cost = one;
@@ -208,7 +208,6 @@ danaus_status dn_encode_fill(
 {
     encoder_run e = { .model = model,
                       .device = device,
-                      .encoder = model->arch->encoder,
                       .tokens = length,
                       .sequences = 1,
                       .longest = length };
@@ -305,7 +304,6 @@ danaus_status dn_encode_score(
 {
     encoder_run e = { .model = model,
                       .device = device,
-                      .encoder = model->arch->encoder,
                       .listener = { .tell = progress, .user = user } };
     likelihoods l;
     void *memory = NULL;

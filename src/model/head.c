@@ -3,7 +3,6 @@
 #include "model/head.h"
 
 #include "base/dtype.h"
-#include "base/mem.h"
 #include "base/status.h"
 #include "model/chunk.h"
 

@@ -8,30 +8,17 @@
 #include "math/lapack.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
-/* Bytes of a tensor's name. */
-#define MOST_NAME 256
-
-/* A tensor [1][rows][cols][1] as f64, unless `to` is NULL; 0: a complaint was made. */
-static int read_matrix(
-    binder *b, const char *name, int64_t rows, int64_t cols, double *to)
+/* A tensor as f64, unless `to` is NULL; 0: a complaint was made. */
+static int read_numbers(
+    binder *b, const char *name, int ndim, const int64_t *shape, double *to)
 {
     danaus_tensor t;
-    const int64_t shape[] = { 1, rows, cols, 1 };
-    if (!dn_binder_take(b, name, 4, shape, &t))
+    int64_t count = 1;
+    if (!dn_binder_take(b, name, ndim, shape, &t))
         return 0;
-    if (to)
-        dn_convert(t.dtype, t.data, DANAUS_F64, to, rows * cols);
-    return 1;
-}
-
-static int read_vector(binder *b, const char *name, int64_t count, double *to)
-{
-    danaus_tensor t;
-    if (!dn_binder_take(b, name, 1, &count, &t))
-        return 0;
+    for (int i = 0; i < ndim; i++)
+        count *= shape[i];
     if (to)
         dn_convert(t.dtype, t.data, DANAUS_F64, to, count);
     return 1;
@@ -40,10 +27,8 @@ static int read_vector(binder *b, const char *name, int64_t count, double *to)
 /* True where a part has a bias: without any they are zeros. */
 static int has_vector(binder *b, const char *name, const char *part)
 {
-    char path[MOST_NAME];
     danaus_tensor t;
-    snprintf(path, sizeof path, "%s.%s.bias", name, part);
-    return dn_binder_find(b, path, &t);
+    return dn_binder_find(b, dn_name("%s.%s.bias", name, part).text, &t);
 }
 
 /* place[i]: where row i stands when the kept rows come first. */
@@ -97,36 +82,31 @@ static int read_parts(binder *b, const char *name, const fit_parts *parts, fit *
     const struct {
         const char *part;
         int64_t rows, cols;
-        double *to;
-    } matrices[] = { { "basis", f->rank, f->cols, f->basis },
-                     { "others", others, f->rank, parts->rest } },
-      vectors[] = { { "basis", f->rank, 1, parts->kept_bias },
-                    { "others", others, 1, parts->rest_bias } };
-    char path[MOST_NAME];
+        double *weights, *bias;
+    } halves[] = { { "basis", f->rank, f->cols, f->basis, parts->kept_bias },
+                   { "others", others, f->rank, parts->rest, parts->rest_bias } };
+    const tensor_name place = dn_name("%s.place", name);
     int good = 1;
     int biased = has_vector(b, name, "basis") || has_vector(b, name, "others");
     for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s.%s.weights.0", name, matrices[i].part);
-        good &=
-            read_matrix(b, path, matrices[i].rows, matrices[i].cols, matrices[i].to);
-        snprintf(path, sizeof path, "%s.%s.bias", name, vectors[i].part);
-        good &= !biased || read_vector(b, path, vectors[i].rows, vectors[i].to);
+        const int64_t rows = halves[i].rows, shape[] = { 1, rows, halves[i].cols, 1 };
+        const tensor_name weights = dn_name("%s.%s.weights.0", name, halves[i].part),
+                          bias = dn_name("%s.%s.bias", name, halves[i].part);
+        good &= read_numbers(b, weights.text, 4, shape, halves[i].weights);
+        good &= !biased || read_numbers(b, bias.text, 1, &rows, halves[i].bias);
     }
-    snprintf(path, sizeof path, "%s.place", name);
     if (!parts->place) { /* it is not read */
         danaus_tensor t;
-        dn_binder_find(b, path, &t);
+        dn_binder_find(b, place.text, &t);
         return good;
     }
-    return good & read_places(b, path, f->rows, f->rank, parts->place, f->kept);
+    return good & read_places(b, place.text, f->rows, f->rank, parts->place, f->kept);
 }
 
 int64_t dn_interpolated_rank(binder *b, const char *name)
 {
-    char path[MOST_NAME];
     danaus_tensor t;
-    snprintf(path, sizeof path, "%s.basis.weights.0", name);
-    if (!dn_binder_find(b, path, &t))
+    if (!dn_binder_find(b, dn_name("%s.basis.weights.0", name).text, &t))
         return 0;
     return t.ndim == 4 ? t.shape[1] : -1;
 }

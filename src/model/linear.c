@@ -9,7 +9,6 @@
 #include "model/interpolated.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The tensors of a layer, in the file. */
@@ -22,10 +21,9 @@ typedef struct layer_view {
 
 static int view_dense(binder *b, const char *name, layer_view *v)
 {
-    char path[MOST_NAME];
+    const tensor_name path = dn_name("%s.weight", name);
     danaus_tensor *t = v->weights;
-    snprintf(path, sizeof path, "%s.weight", name);
-    if (!dn_binder_find(b, path, t) || dn_is_placeholder(t))
+    if (!dn_binder_find(b, path.text, t) || dn_is_placeholder(t))
         return 0;
     if (t->ndim == 2)
         v->patterns[v->count++] = (danaus_pattern){ 1, t->shape[0], t->shape[1], 1 };
@@ -37,7 +35,7 @@ static int view_dense(binder *b, const char *name, layer_view *v)
             (danaus_pattern){ 1, t->shape[0], t->shape[1] * t->shape[2] * t->shape[3],
                               1 };
     else
-        dn_binder_complain(b, "%s has %d dimensions, not 2 to 4", path, t->ndim);
+        dn_binder_complain(b, "%s has %d dimensions, not 2 to 4", path.text, t->ndim);
     return 1;
 }
 
@@ -46,25 +44,22 @@ static void view_chain(
     binder *b, const char *name, const char *lacks, const linear_shape *shape,
     layer_view *v)
 {
-    char path[MOST_NAME];
     for (; v->count < DANAUS_MAX_FACTORS; v->count++) {
+        const tensor_name path = dn_name("%s.weights.%d", name, v->count);
         danaus_tensor *t = &v->weights[v->count];
-        snprintf(path, sizeof path, "%s.weights.%d", name, v->count);
-        if (!dn_binder_find(b, path, t))
+        if (!dn_binder_find(b, path.text, t))
             break;
         if (t->ndim != 4) {
-            dn_binder_complain(b, "%s has %d dimensions, not 4", path, t->ndim);
+            dn_binder_complain(b, "%s has %d dimensions, not 4", path.text, t->ndim);
             v->count = 0;
             return;
         }
         v->patterns[v->count] =
             (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], t->shape[3] };
     }
-    if (v->count)
-        return;
     const int64_t whole[] = { shape->rows, shape->cols };
-    snprintf(path, sizeof path, "%s.%s", name, lacks);
-    dn_binder_lack(b, path, 2, whole);
+    if (!v->count)
+        dn_binder_lack(b, dn_name("%s.%s", name, lacks).text, 2, whole);
 }
 
 static int is_whole(
@@ -87,34 +82,94 @@ static int is_whole(
 static int view_bias(
     binder *b, const char *name, const linear_shape *shape, layer_view *v)
 {
-    char path[MOST_NAME];
-    snprintf(path, sizeof path, "%s.bias", name);
+    const tensor_name path = dn_name("%s.bias", name);
     danaus_tensor t;
-    if (!dn_binder_find(b, path, &t) && shape->no_bias)
+    if (!dn_binder_find(b, path.text, &t) && shape->no_bias)
         return 1;
-    if (!dn_binder_take(b, path, 1, &shape->rows, &t))
+    if (!dn_binder_take(b, path.text, 1, &shape->rows, &t))
         return 0;
     v->bias = t;
     return 1;
 }
 
+/* A dense layer that was found, or a chain, with its bias; 0: it does not fit. */
+static int view_layer(
+    binder *b, const char *name, const linear_shape *shape, const char *lacks,
+    layer_view *v)
+{
+    if (lacks)
+        view_chain(b, name, lacks, shape, v);
+    int good_bias = view_bias(b, name, shape, v);
+    return good_bias && v->count && is_whole(b, name, shape->rows, shape->cols, v);
+}
+
+/* A sum of two chains, of which the second needs no bias. */
+static int view_sum(
+    binder *b, const char *name, const linear_shape *shape, layer_view v[2])
+{
+    static const char *const parts[] = { "first", "second" };
+    linear_shape part = *shape;
+    int good = 1;
+    for (int i = 0; i < 2; i++) {
+        part.no_bias |= i;
+        good &= view_layer(
+            b, dn_name("%s.%s", name, parts[i]).text, &part, "weights.0", &v[i]);
+    }
+    if (good && v[0].count + v[1].count > DANAUS_MAX_FACTORS) {
+        dn_binder_complain(
+            b, "%s is a sum of more than %d factors", name, DANAUS_MAX_FACTORS);
+        return 0;
+    }
+    return good;
+}
+
+static int is_sum(binder *b, const char *name)
+{
+    danaus_tensor t;
+    return dn_binder_find(b, dn_name("%s.first.weights.0", name).text, &t);
+}
+
 static int64_t numbers_of(danaus_pattern p) { return p.a * p.b * p.c * p.d; }
 
-static danaus_status fill_chain(const layer_view *v, int64_t rows, danaus_chain *chain)
+/* The numbers of all factors. */
+static int64_t weights_of(const layer_view v[2])
 {
+    int64_t sum = 0;
+    for (int i = 0; i < 2; i++)
+        for (int n = 0; n < v[i].count; n++)
+            sum += numbers_of(v[i].patterns[n]);
+    return sum;
+}
+
+static int biases_of(const layer_view v[2])
+{
+    return (v[0].bias.data != NULL) + (v[1].bias.data != NULL);
+}
+
+/* ---- plans and what is packed ---- */
+
+/* A chain without its bias: chains of operators have none. */
+static danaus_status make_chain(const layer_view *v, danaus_chain **chain)
+{
+    TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, chain));
     for (int i = 0; i < v->count; i++)
         dn_convert(
             v->weights[i].dtype, v->weights[i].data, DANAUS_F32,
-            danaus_chain_weights(chain, i), numbers_of(v->patterns[i]));
+            danaus_chain_weights(*chain, i), numbers_of(v->patterns[i]));
+    return DANAUS_OK;
+}
+
+/* The bias as f32, which the caller frees; NULL: there is none. */
+static danaus_status read_bias(const layer_view *v, int64_t rows, float **bias)
+{
+    *bias = NULL;
     if (!v->bias.data)
         return DANAUS_OK;
-    float *bias = dn_calloc((size_t)rows, sizeof *bias);
-    if (!bias)
-        return dn_fail_memory((size_t)rows * sizeof *bias, "a bias");
-    dn_convert(v->bias.dtype, v->bias.data, DANAUS_F32, bias, rows);
-    danaus_status status = danaus_chain_set_bias(chain, bias);
-    dn_free(bias);
-    return status;
+    *bias = dn_calloc((size_t)rows, sizeof **bias);
+    if (!*bias)
+        return dn_fail_memory((size_t)rows * sizeof **bias, "a bias");
+    dn_convert(v->bias.dtype, v->bias.data, DANAUS_F32, *bias, rows);
+    return DANAUS_OK;
 }
 
 /* Gates may have to be a launch of their own, which is then the caller's. */
@@ -165,10 +220,14 @@ static danaus_status pack(
     linear *layer, danaus_device *device, const layer_view *v, int64_t rows)
 {
     danaus_chain *chain;
-    TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, &chain));
-    danaus_status status = fill_chain(v, rows, chain);
+    float *bias;
+    TRY(make_chain(v, &chain));
+    danaus_status status = read_bias(v, rows, &bias);
+    if (bias)
+        status = danaus_chain_set_bias(chain, bias);
     if (status == DANAUS_OK)
         status = danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
+    dn_free(bias);
     danaus_chain_destroy(chain);
     return status;
 }
@@ -201,44 +260,31 @@ static danaus_status outline_interpolated(
 
 /* ---- sums of two chains ---- */
 
-static danaus_status set_bias(
-    const danaus_tensor *given, int64_t rows, danaus_operator *term)
-{
-    if (!given->data)
-        return DANAUS_OK;
-    float *bias = dn_calloc((size_t)rows, sizeof *bias);
-    if (!bias)
-        return dn_fail_memory((size_t)rows * sizeof *bias, "a bias");
-    dn_convert(given->dtype, given->data, DANAUS_F32, bias, rows);
-    danaus_status status = danaus_operator_set_bias(term, bias);
-    dn_free(bias);
-    return status;
-}
-
 /* An operator of one chain, with its bias, if it has one. */
 static danaus_status make_term(
     const layer_view *v, int64_t rows, danaus_operator **term)
 {
     danaus_chain *chain;
-    layer_view plain = *v;
-    plain.bias = (danaus_tensor){ 0 }; /* chains of operators have none */
-    TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, &chain));
-    danaus_status status = fill_chain(&plain, rows, chain);
-    if (status == DANAUS_OK)
-        status = danaus_operator_create(
-            &chain, 1, NULL, NULL, dn_pattern_cols(v->patterns[v->count - 1]), term);
+    float *bias;
+    TRY(make_chain(v, &chain));
+    danaus_status status = danaus_operator_create(
+        &chain, 1, NULL, NULL, dn_pattern_cols(v->patterns[v->count - 1]), term);
     if (status != DANAUS_OK) {
         danaus_chain_destroy(chain);
         return status;
     }
-    return set_bias(&v->bias, rows, *term);
+    status = read_bias(v, rows, &bias);
+    if (bias)
+        status = danaus_operator_set_bias(*term, bias);
+    dn_free(bias);
+    return status;
 }
 
 static danaus_status plan_sum(
     linear *layer, danaus_device *device, const layer_view v[2])
 {
     danaus_operator *terms[2] = { NULL, NULL }, *sum = NULL;
-    danaus_ks_desc desc = desc_of(&layer->shape, layer->biased);
+    danaus_ks_desc desc = desc_of(&layer->shape, biases_of(v) > 0);
     desc.gated = 0;
     if (layer->shape.gated)
         desc.activation = DANAUS_ACTIVATION_NONE;
@@ -265,52 +311,27 @@ static danaus_status note_sum(linear *layer, const layer_view v[2])
     if (!layer->patterns)
         return dn_fail_memory(bytes, "patterns");
     for (int i = 0; i < 2; i++)
-        for (int n = 0; n < v[i].count; n++) {
+        for (int n = 0; n < v[i].count; n++)
             layer->patterns[layer->factors++] = v[i].patterns[n];
-            layer->parameters += numbers_of(v[i].patterns[n]);
-        }
     layer->first = v[0].count;
-    layer->packed = layer->parameters * (int64_t)sizeof(float);
+    layer->packed = weights_of(v) * (int64_t)sizeof(float);
     return DANAUS_OK;
 }
 
-static danaus_status open_sum(
-    linear *layer, binder *b, const char *name, const linear_shape *shape)
-{
-    static const char *const parts[] = { "first", "second" };
-    layer_view v[2] = { { 0 }, { 0 } };
-    char path[MOST_NAME - 16]; /* of a layer's name; parts are appended */
-    int good = 1;
-    for (int i = 0; i < 2; i++) {
-        linear_shape part = *shape;
-        part.no_bias |= i;
-        snprintf(path, sizeof path, "%s.%s", name, parts[i]);
-        view_chain(b, path, "weights.0", shape, &v[i]);
-        good &= view_bias(b, path, &part, &v[i]) && v[i].count &&
-                is_whole(b, path, shape->rows, shape->cols, &v[i]);
-    }
-    if (good && v[0].count + v[1].count > DANAUS_MAX_FACTORS) {
-        dn_binder_complain(
-            b, "%s is a sum of more than %d factors", name, DANAUS_MAX_FACTORS);
-        good = 0;
-    }
-    if (!good)
-        return DANAUS_OK;
-    layer->is_chain = 1;
-    layer->biased = v[0].bias.data || v[1].bias.data;
-    b->parameters +=
-        (v[0].bias.data ? layer->rows : 0) + (v[1].bias.data ? layer->rows : 0);
-    TRY(name_layer(layer, name));
-    TRY(note_sum(layer, v));
-    return b->copies->outline ? DANAUS_OK : plan_sum(layer, b->device, v);
-}
+/* ---- layers ---- */
 
-static int is_sum(binder *b, const char *name)
+/* Makes the layer of one chain, or of the sum of two. In an outline a sum has no plan, and a
+   chain no weights. */
+static danaus_status make(
+    linear *layer, danaus_device *device, const layer_view v[2], int outline)
 {
-    char path[MOST_NAME];
-    danaus_tensor t;
-    snprintf(path, sizeof path, "%s.first.weights.0", name);
-    return dn_binder_find(b, path, &t);
+    if (v[1].count) {
+        TRY(note_sum(layer, v));
+        return outline ? DANAUS_OK : plan_sum(layer, device, v);
+    }
+    const danaus_ks_desc desc = desc_of(&layer->shape, biases_of(v) > 0);
+    TRY(plan(layer, device, v[0].patterns, v[0].count, &desc));
+    return outline ? DANAUS_OK : pack(layer, device, &v[0], layer->rows);
 }
 
 static danaus_status open_interpolated(
@@ -332,27 +353,37 @@ static danaus_status open_interpolated(
 danaus_status dn_linear_open(
     linear *layer, binder *b, const char *name, const linear_shape *shape)
 {
-    layer_view v = { 0 };
-    int64_t rows = shape->rows, rank = dn_interpolated_rank(b, name);
-    *layer = (linear){ .rows = rows, .cols = shape->cols, .shape = *shape };
-    layer->is_chain = !view_dense(b, name, &v); /* a placeholder has its place */
+    layer_view v[2] = { { 0 }, { 0 } };
+    int64_t rank = dn_interpolated_rank(b, name);
+    *layer = (linear){ .rows = shape->rows, .cols = shape->cols, .shape = *shape };
+    layer->is_chain = !view_dense(b, name, &v[0]); /* a placeholder has its place */
     if (rank)
         return open_interpolated(layer, b, name, shape, rank);
-    if (layer->is_chain && is_sum(b, name))
-        return open_sum(layer, b, name, shape);
-    if (layer->is_chain)
-        view_chain(b, name, "weight", shape, &v);
-    int good_bias = view_bias(b, name, shape, &v);
-    if (!good_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
+    const char *lacks = layer->is_chain ? "weight" : NULL;
+    int good = lacks && is_sum(b, name) ? view_sum(b, name, shape, v)
+                                        : view_layer(b, name, shape, lacks, v);
+    if (!good)
         return DANAUS_OK;
-    for (int i = 0; i < v.count; i++)
-        layer->parameters += numbers_of(v.patterns[i]);
-    b->parameters += v.bias.data ? rows : 0;
-    layer->biased = v.bias.data != NULL;
-    danaus_ks_desc desc = desc_of(shape, layer->biased);
+    layer->parameters = weights_of(v);
+    layer->biased = biases_of(v) > 0;
+    b->parameters += biases_of(v) * layer->rows;
     TRY(name_layer(layer, name));
-    TRY(plan(layer, b->device, v.patterns, v.count, &desc));
-    return b->copies->outline ? DANAUS_OK : pack(layer, b->device, &v, rows);
+    return make(layer, b->device, v, b->copies->outline);
+}
+
+danaus_status dn_linears_open(
+    linear *layers, int count, const linear_row *rows, binder *b, const char *place,
+    int64_t tokens)
+{
+    for (int i = 0; i < count; i++) {
+        linear_shape shape = rows[i].shape;
+        shape.tokens = tokens;
+        shape.dtype = b->dtype;
+        TRY(dn_linear_open(
+            &layers[i], b, dn_name("%s.%s.%s", place, rows[i].part, rows[i].name).text,
+            &shape));
+    }
+    return DANAUS_OK;
 }
 
 danaus_status dn_linear_dense(
@@ -408,30 +439,6 @@ static void view_fit(const fit *f, layer_view v[2])
     v[0].bias = numbers_at(f->bias);
 }
 
-/* The numbers that are stored. */
-static int64_t fit_size(const fit *f, const layer_view v[2])
-{
-    int64_t numbers = 0;
-    if (!f->chain[0] && !f->dense)
-        return dn_fit_parameters(f->rows, f->cols, f->rank);
-    for (int i = 0; i < 2; i++)
-        for (int n = 0; n < v[i].count; n++)
-            numbers += numbers_of(v[i].patterns[n]);
-    return numbers;
-}
-
-static danaus_status make_fitted(
-    linear *layer, danaus_device *device, const layer_view v[2])
-{
-    danaus_ks_desc desc = desc_of(&layer->shape, 1);
-    if (v[1].count) {
-        TRY(note_sum(layer, v));
-        return plan_sum(layer, device, v);
-    }
-    TRY(plan(layer, device, v[0].patterns, v[0].count, &desc));
-    return pack(layer, device, &v[0], layer->rows);
-}
-
 danaus_status dn_linear_fitted(
     linear *layer, danaus_device *device, const char *name, fit *f,
     const linear_shape *shape)
@@ -442,12 +449,14 @@ danaus_status dn_linear_fitted(
     layer->biased = f->chain[0] != NULL;
     danaus_status status = name_layer(layer, name);
     if (status == DANAUS_OK)
-        status = make_fitted(layer, device, v);
+        status = make(layer, device, v, 0);
     if (status != DANAUS_OK) {
         dn_linear_close(layer);
         return status;
     }
-    layer->parameters = fit_size(f, v);
+    layer->parameters = f->dense || f->chain[0]
+                            ? weights_of(v)
+                            : dn_fit_parameters(f->rows, f->cols, f->rank);
     layer->fitted = *f;
     *f = (fit){ 0 };
     return DANAUS_OK;

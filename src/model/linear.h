@@ -60,6 +60,17 @@ typedef struct linear {
 danaus_status dn_linear_open(
     linear *layer, binder *b, const char *name, const linear_shape *shape);
 
+/* A layer of a block: PLACE.PART.NAME. */
+typedef struct linear_row {
+    const char *part, *name;
+    linear_shape shape; /* without tokens and type */
+} linear_row;
+
+/* Reads the layers of a block, which are planned for so many tokens. */
+danaus_status dn_linears_open(
+    linear *layers, int count, const linear_row *rows, binder *b, const char *place,
+    int64_t tokens);
+
 /* The dense layer of two tensors of a file, without its activation; adjoint: W^T x. */
 danaus_status dn_linear_dense(
     linear *layer, danaus_device *device, const danaus_tensor *weight,

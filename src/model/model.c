@@ -2,194 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 
-#include "base/mem.h"
-#include "base/numbers.h"
 #include "base/status.h"
-#include "device/nn.h"
-#include "io/file.h"
+#include "device/backend.h"
 #include "model/compress/compress.h"
 #include "model/encode.h"
-#include "model/shards.h"
-#include "model/structure.h"
 
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
-
-static const arch *const archs[] = {
-#define X(name) &dn_arch_##name,
-#include "model/archs.def"
-#undef X
-};
-
-static danaus_status find_arch(const json_t *config, const arch **found)
-{
-    span type = { 0 };
-    if (!json_is_object(config))
-        return dn_fail(DANAUS_ERR_FORMAT, "config.json: this is not an object");
-    if (!json_object_get(config, "model_type"))
-        return dn_fail(DANAUS_ERR_FORMAT, "config.json: \"model_type\" is missing");
-    TRY(dn_json_text(config, "model_type", &type));
-    for (size_t i = 0; type.text && i < sizeof archs / sizeof *archs; i++)
-        if (archs[i]->recognizes(config, type)) {
-            *found = archs[i];
-            return DANAUS_OK;
-        }
-    return dn_fail(
-        DANAUS_ERR_UNSUPPORTED,
-        "config.json: model_type \"%.*s\" is not one that danaus runs",
-        (int)MIN(type.length, 40), type.text ? type.text : "");
-}
-
-static void fill_info(danaus_model *model)
-{
-    danaus_model_info *info = &model->info;
-    info->fills = model->head.words > 0;
-    info->dtype = model->dtype;
-    snprintf(info->architecture, sizeof info->architecture, "%s", model->arch->name);
-    info->memory = model->memory.bytes + model->packed + model->pooler.packed +
-                   model->head.dense.packed + model->next.packed;
-    info->linear_parameters = info->dense_parameters = 0;
-    for (int i = 0; i < model->linears; i++) {
-        const linear *layer = &model->linear[i];
-        info->memory += layer->packed;
-        info->linear_parameters += layer->parameters;
-        info->dense_parameters += layer->rows * layer->cols;
-    }
-    info->parameters = model->others + info->linear_parameters;
-    if (model->pooling.most)
-        info->max_length = MIN(info->max_length, model->pooling.most);
-}
-
-/* So few bytes are not worth looking how many there are. */
-#define FEW_BYTES ((int64_t)64 << 20)
-
-danaus_status dn_need_memory(
-    const danaus_device *device, int64_t bytes, const char *what)
-{
-    int64_t room = bytes > FEW_BYTES ? device->backend->room(device) : bytes;
-    if (bytes <= room)
-        return DANAUS_OK;
-    return dn_fail(
-        DANAUS_ERR_MEMORY, "%s would take %.1f GB; %s can give %.1f GB", what,
-        (double)bytes / 1e9, device->name, (double)room / 1e9);
-}
-
-static danaus_status check_type(const danaus_model *model)
-{
-    if (model->dtype == DANAUS_F32)
-        return DANAUS_OK;
-    if (model->dtype != DANAUS_F16 && model->dtype != DANAUS_BF16)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "models run in f32, f16 and bf16, not in %s",
-            danaus_dtype_name(model->dtype));
-    if (model->memory.device->backend->on_host)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "models run in f32 on %s, not in %s",
-            model->device_name, danaus_dtype_name(model->dtype));
-    return DANAUS_OK;
-}
-
-static danaus_status open_model(
-    danaus_model *model, const char *path, const json_t *config)
-{
-    char file[PATH_MAX];
-    TRY(find_arch(config, &model->arch));
-    TRY(check_type(model));
-    TRY(dn_structure_check(config));
-    TRY(dn_pooling_read(path, &model->pooling));
-    TRY(dn_shards_open(path, &model->file, file, sizeof file));
-    danaus_status status = model->arch->open(model, config);
-    if (status != DANAUS_OK)
-        return dn_fail_in(status, model->configured ? file : "config.json");
-    fill_info(model);
-    dn_file_forget(model->file); /* what was packed is not read again */
-    return DANAUS_OK;
-}
-
-static danaus_status fill_model(danaus_model *model, const char *path)
-{
-    json_t *config;
-    model->path = dn_copy_text(path);
-    if (!model->path)
-        return dn_fail_memory(strlen(path), "the name of a folder");
-    TRY(dn_config_load(path, "config.json", 0, &config));
-    danaus_status status = open_model(model, path, config);
-    json_decref(config);
-    return status;
-}
-
-/* A model, or its outline. */
-static danaus_status make_model(
-    danaus_device *device, const char *path, danaus_dtype dtype, int outline,
-    danaus_model **model)
-{
-    danaus_model *made = dn_calloc(1, sizeof *made);
-    if (!made)
-        return dn_fail_memory(sizeof *made, "a model");
-    made->memory.device = device;
-    made->memory.outline = outline;
-    made->dtype = dtype;
-    snprintf(made->device_name, sizeof made->device_name, "%s", device->name);
-    danaus_status status = fill_model(made, path);
-    if (status == DANAUS_OK)
-        *model = made;
-    else
-        danaus_model_destroy(made);
-    return status;
-}
-
-danaus_status danaus_model_load_as(
-    danaus_device *device, const char *path, const danaus_model_desc *desc,
-    danaus_model **model)
-{
-    danaus_model_desc how = { 0 };
-    danaus_model *outline;
-    if (!device || !path || !model)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "a device, a folder and a place for the "
-                                 "model are needed");
-    if (!device->backend->nn)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "models do not run on device %s", device->name);
-    if (desc)
-        how = *desc;
-    TRY(dn_check_reserved(how.reserved, sizeof how.reserved));
-    danaus_dtype dtype = how.dtype ? how.dtype : DANAUS_F32;
-    TRY(make_model(device, path, dtype, 1, &outline));
-    if (how.outline) {
-        *model = outline;
-        return DANAUS_OK;
-    }
-    danaus_status status = dn_need_memory(device, outline->info.memory, "the weights");
-    danaus_model_destroy(outline);
-    return status == DANAUS_OK ? make_model(device, path, dtype, 0, model) : status;
-}
-
-danaus_status danaus_model_load(
-    danaus_device *device, const char *path, danaus_model **model)
-{
-    return danaus_model_load_as(device, path, NULL, model);
-}
-
-void danaus_model_destroy(danaus_model *model)
-{
-    if (!model)
-        return;
-    for (int i = 0; model->linear && i < model->linears; i++)
-        dn_linear_close(&model->linear[i]);
-    dn_free(model->linear);
-    dn_linear_close(&model->pooler);
-    dn_head_close(&model->head);
-    dn_linear_close(&model->next);
-    if (model->arch)
-        model->arch->close(model);
-    dn_blocks_free(&model->memory);
-    danaus_file_close(model->file);
-    dn_free(model->path);
-    dn_free(model);
-}
 
 danaus_status danaus_model_describe(const danaus_model *model, danaus_model_info *info)
 {
@@ -473,7 +292,7 @@ danaus_status danaus_model_compress(
         TRY(model->arch->compress(model, device, sequences, offsets, ids, how));
     else
         TRY(dn_compress(model, device, &s, how));
-    fill_info(model);
+    dn_model_fill_info(model);
     return DANAUS_OK;
 }
 
@@ -485,6 +304,6 @@ danaus_status danaus_model_compress_images(
     TRY(check_images(model, device, images, pixels));
     TRY(check_compression(device, how));
     TRY(dn_compress(model, device, &s, how));
-    fill_info(model);
+    dn_model_fill_info(model);
     return DANAUS_OK;
 }

@@ -14,14 +14,12 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Tensors of a layer of chains, with its bias and placeholder. */
 #define LAYER_TENSORS (DANAUS_MAX_FACTORS + 2)
-#define MOST_NAME     256
 
 /* Tensors to be written, with what had to be made for them. */
 typedef struct writing {
@@ -35,15 +33,13 @@ static danaus_status add(
     writing *w, const char *layer, const char *part, int ndim, const int64_t *shape,
     const double *numbers)
 {
-    char name[MOST_NAME];
     danaus_tensor *t = &w->tensors[w->count];
     void **owned = w->owned + 2 * w->count;
     int64_t count = 1;
     *t = (danaus_tensor){ .dtype = DANAUS_F32, .ndim = ndim };
     for (int i = 0; i < ndim; i++)
         count *= t->shape[i] = shape[i];
-    snprintf(name, sizeof name, "%s%s.%s", w->model->prefix, layer, part);
-    owned[0] = dn_copy_text(name);
+    owned[0] = dn_copy_text(dn_name("%s%s.%s", w->model->prefix, layer, part).text);
     owned[1] = dn_calloc((size_t)MAX(count, 1), sizeof(float));
     if (!owned[0] || !owned[1])
         return dn_fail_memory((size_t)count * sizeof(float), "a layer to write");
@@ -93,12 +89,11 @@ static danaus_status add_interpolated(writing *w, const linear *layer)
 static danaus_status add_factors(
     writing *w, const linear *layer, const char *part, const danaus_chain *chain)
 {
-    char name[64];
     for (int i = 0; i < danaus_chain_count(chain); i++) {
         danaus_pattern p = danaus_chain_pattern(chain, i);
-        snprintf(name, sizeof name, "%sweights.%d", part, i);
         TRY(
-            add(w, layer->name, name, 4, (const int64_t[]){ p.a, p.b, p.c, p.d },
+            add(w, layer->name, dn_name("%sweights.%d", part, i).text, 4,
+                (const int64_t[]){ p.a, p.b, p.c, p.d },
                 danaus_chain_weights_const(chain, i)));
     }
     return DANAUS_OK;
@@ -133,10 +128,8 @@ static danaus_status add_placeholder(writing *w, const linear *layer)
 /* True for layers whose placeholder the file has already. */
 static int is_marked(const danaus_model *model, const linear *layer)
 {
-    char name[MOST_NAME];
     danaus_tensor t;
-    snprintf(name, sizeof name, "%s%s.weight", model->prefix, layer->name);
-    return !layer->fitted.basis && !danaus_file_find(model->file, name, &t);
+    return !layer->fitted.basis && !dn_model_tensor(model, layer, "weight", &t);
 }
 
 /* True if a tensor of the file belongs to a layer that was fitted. */

@@ -10,14 +10,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/structure.h"
 
-#include "base/mem.h"
 #include "base/numbers.h"
 #include "base/replace.h"
 #include "base/status.h"
 #include "model/arch.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,14 +122,13 @@ static json_t *layer_of(const linear *layer)
 /* The entry, or NULL: there is no memory. */
 static json_t *entry_of(const danaus_model *model)
 {
-    char name[MOST_NAME];
     json_t *layers = json_object();
     for (int i = 0; i < model->linears; i++) {
         const linear *layer = &model->linear[i];
         if (!dn_structure_has(layer))
             continue;
-        snprintf(name, sizeof name, "%s%s", model->prefix, layer->name);
-        if (json_object_set_new(layers, name, layer_of(layer))) {
+        const tensor_name name = dn_name("%s%s", model->prefix, layer->name);
+        if (json_object_set_new(layers, name.text, layer_of(layer))) {
             json_decref(layers);
             return NULL;
         }

@@ -7,27 +7,19 @@
 #include "model/affine.h"
 #include "model/config.h"
 
-#define MOST_WIDTH  ((int64_t)1 << 20)
-#define MOST_TOKENS ((int64_t)1 << 24)
-#define MOST_LAYERS 1000
-
 typedef struct words {
     int64_t width, vocabulary, positions, types;
     const void *word, *position, *type; /* in the type of rows */
     affine norm;
 } words;
 
-/* Fields of config.json that encoders have in common. */
+/* Fields of config.json. */
 typedef struct encoder_config {
-    int64_t layers, width, inner, vocabulary, positions, types;
-    double epsilon;
-    danaus_activation activation;
+    block_sizes blocks;
+    int64_t vocabulary, positions, types;
 } encoder_config;
 
 danaus_status dn_encoder_config(const json_t *config, encoder_config *c);
-
-/* hidden_act, or GELU. */
-danaus_status dn_config_activation(const json_t *config, danaus_activation *activation);
 
 /* Finds what stands before all names of an encoder, such as "bert." where heads are in the same
    file. `heads` is what stands before those. */

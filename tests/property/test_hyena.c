@@ -124,7 +124,7 @@ static void any_way_to_convolve_gives_the_same(void **state)
         rng r = { 100 + (uint64_t)round };
         small_hyena m = hyena_random(&r, 1500);
         danaus_model *model = hyena_load(&m, device);
-        hyena *own = model->own;
+        hyena *own = model->blocks;
         own->convs.group_numbers = rng_int(&r, 1, 20) * 1024;
         own->convs.most_spectra = round % 2 ? 0 : (size_t)1 << 30;
         for (int call = 0; call < 2; call++) {
@@ -149,7 +149,7 @@ static void long_sequences_have_plans_of_their_own(void **state)
             m = hyena_random(&r, 4200);
         }
         danaus_model *model = hyena_load(&m, device);
-        hyena *own = model->own;
+        hyena *own = model->blocks;
         own->convs.group_numbers = 1 << 14;
         own->convs.most_spectra = kept ? (size_t)1 << 30 : 0;
         texts t = texts_random(&r, 2, 1, m.vocabulary);
@@ -179,7 +179,7 @@ static void memory_for_many_tokens_holds_fewer(void **state)
         danaus_model *model = hyena_load(&m, device);
         int64_t before = 0;
         for (int64_t n = 1; n <= 4200; n++) {
-            int64_t room = model->arch->encoder->bytes(model, n, n);
+            int64_t room = dn_hyena_mixer.bytes(model->blocks, n, n);
             if (room < before)
                 fail_msg(
                     "%d tokens need %d bytes, fewer %d", (int)n, (int)room,
@@ -302,14 +302,14 @@ static void layers_read_every_token_that_is_watched(void **state)
         rng r = { 800 + (uint64_t)round };
         small_hyena m = hyena_random(&r, 200);
         danaus_model *model = hyena_load(&m, device);
-        hyena *own = model->own;
+        hyena *own = model->blocks;
         texts t = texts_random(&r, 1, 1, m.vocabulary);
         texts_fill(&r, &t, &(int64_t){ 200 }, m.vocabulary);
         float *found = score_all(model, &t);
         counter seen = { .watcher = { count_rows } };
-        own->blocks[0].linear[INTO].watcher = &seen.watcher;
+        own->blocks[0].linear[HYENA_IN].watcher = &seen.watcher;
         float *watched = score_all(model, &t);
-        own->blocks[0].linear[INTO].watcher = NULL;
+        own->blocks[0].linear[HYENA_IN].watcher = NULL;
         assert_int_equal(seen.rows, 200);
         plain p = plain_of(&m, t.ids, 200, 1);
         for (int64_t n = 0; n < 200; n++)
@@ -358,7 +358,7 @@ static void expect_steps(
     hyena_text begun;
     float logits[64];
     double wanted[64], size = 0;
-    assert_ok(dn_hyena_text_open(&begun, model->own, device, length));
+    assert_ok(dn_hyena_text_open(&begun, model->blocks, device, length));
     for (int64_t at = 0, n; at < length; at += n) {
         n = rng_int(r, 0, 3) ? 1 : rng_int(r, 1, length - at);
         assert_ok(dn_hyena_text_go_on(&begun, ids + at, n, logits));

@@ -21,7 +21,7 @@ static danaus_device *device;
 /* A filter in a file, and what has to be there while it is used. */
 typedef struct opened {
     danaus_file *file;
-    blocks memory;
+    device_memory memory;
     hyena_filter filter;
 } opened;
 
@@ -62,7 +62,7 @@ static opened open_filter(
 static void close_filter(opened *o)
 {
     dn_hyena_filter_close(&o->filter);
-    dn_blocks_free(&o->memory);
+    dn_memory_free(&o->memory);
     danaus_file_close(o->file);
 }
 

@@ -69,7 +69,8 @@ static danaus_status compress(scene *s, const danaus_model_compression *how)
 
 /* The sum of dh2 times h2. */
 static double loss_of(
-    const bert *m, const bert_layers *layers, const bert_pass *p, const float *dh2)
+    const transformer *m, const bert_layers *layers, const bert_pass *p,
+    const float *dh2)
 {
     double sum = 0;
     assert_ok(dn_pass_run(m, device, m->blocks, layers, STAGE_DOWN, 1, p));
@@ -84,7 +85,7 @@ static void blocks_go_back(void **state)
     for (uint64_t seed = 0; seed < 6; seed++) {
         scene *s = make(seed);
         rng r = { seed };
-        const bert *m = s->model->own;
+        const transformer *m = s->model->blocks;
         const int64_t offsets[] = { 0, 2, 5 };
         bert_pass p;
         bert_gradients g;

@@ -3,25 +3,14 @@
 #ifndef DN_MODEL_BERT_BERT_H
 #define DN_MODEL_BERT_BERT_H
 
-#include "device/nn.h"
-#include "model/arch.h"
-#include "model/block.h"
+#include "model/transformer.h"
+#include "model/words.h"
 
-/* Tokens that go through the model together, unless one sequence has more: their
-   activations stay in the last cache. */
-#define CHUNK_TOKENS 1024
-#define GPU_TOKENS   16384 /* so many on a GPU */
-
-typedef struct bert_block {
-    linear *linear; /* BLOCK_LINEARS */
-    affine attention, output;
-} bert_block;
-
+/* danaus_model.own */
 typedef struct bert {
-    int64_t layers, width, heads, inner;
-    danaus_activation activation;
+    encoder_config config;
     words words;
-    bert_block *blocks;
+    int whole; /* the file's pooler takes the mean of all rows */
 } bert;
 
 danaus_status dn_bert_compress(

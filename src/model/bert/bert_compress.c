@@ -75,7 +75,7 @@ static float *state_of(const bert_work *w, int which, int64_t batch)
 static danaus_status start_states(bert_work *w)
 {
     TRY(dn_words_run(
-        &w->m->words, w->device, w->texts.tokens, w->texts.ids, w->texts.positions,
+        w->words, w->device, w->texts.tokens, w->texts.ids, w->texts.positions,
         w->states[0]));
     memcpy(
         w->states[1], w->states[0],
@@ -88,7 +88,7 @@ static danaus_status run_both(
     bert_work *w, int64_t block_number, bert_stage stage, int64_t batch,
     int64_t *offsets)
 {
-    const bert_block *b = &w->m->blocks[block_number];
+    const transformer_block *b = &w->m->blocks[block_number];
     bert_layers dense = dn_work_dense(w, block_number),
                 here = layers_here(w, block_number);
     dn_work_batch(w, batch, offsets, &w->dense);
@@ -284,7 +284,8 @@ danaus_status dn_bert_compress(
     const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
 {
     bert_work w = { .model = model,
-                    .m = model->own,
+                    .words = &((const bert *)model->own)->words,
+                    .m = model->blocks,
                     .device = device,
                     .how = how,
                     .layers = model->linears,

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert_work.h"
 
+#include "base/random.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -18,16 +19,12 @@ static const int32_t *positions_of(const bert_work *w, int64_t batch)
     return w->texts.positions + w->texts.offsets[batch * TEXTS_BATCH];
 }
 
-/* A number of the normal distribution (Box and Muller; splitmix64). */
+/* A number of the normal distribution (Box and Muller). */
 static double random_normal(uint64_t *state)
 {
     double u[2];
-    for (int i = 0; i < 2; i++) {
-        uint64_t z = (*state += 0x9e3779b97f4a7c15);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-        u[i] = ((double)((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-53;
-    }
+    for (int i = 0; i < 2; i++)
+        u[i] = ((double)(dn_random(state) >> 11) + 0.5) * 0x1p-53;
     return sqrt(-2 * log(u[0])) * cos(6.283185307179586 * u[1]);
 }
 
@@ -133,13 +130,13 @@ static danaus_status run_dense_block(
 /* Forward through all blocks, whose inputs are kept, and back again. */
 static danaus_status sense_batch(bert_work *w, int64_t batch)
 {
-    const bert *m = w->m;
+    const transformer *m = w->m;
     bert_pass *p = &w->dense;
     int64_t offsets[TEXTS_BATCH + 1], step = w->texts.most * m->width;
     dn_work_batch(w, batch, offsets, p);
     size_t bytes = (size_t)(p->tokens * m->width) * sizeof *p->h;
     TRY(dn_words_run(
-        &m->words, w->device, p->tokens, ids_of(w, batch), positions_of(w, batch),
+        w->words, w->device, p->tokens, ids_of(w, batch), positions_of(w, batch),
         w->inputs));
     for (int64_t b = 0; b < m->layers; b++) {
         TRY(run_dense_block(w, b, w->inputs + b * step, p));

@@ -24,7 +24,7 @@ static danaus_status make_arrays(
     return DANAUS_OK;
 }
 
-danaus_status dn_pass_make(const bert *m, int64_t tokens, bert_pass *p)
+danaus_status dn_pass_make(const transformer *m, int64_t tokens, bert_pass *p)
 {
     int64_t w = m->width, n = m->inner;
     float **const arrays[] = { &p->h,  &p->q, &p->k,     &p->v,  &p->mixed, &p->s1,
@@ -35,7 +35,7 @@ danaus_status dn_pass_make(const bert *m, int64_t tokens, bert_pass *p)
 
 void dn_pass_free(bert_pass *p) { dn_free(p->h); }
 
-danaus_status dn_gradients_make(const bert *m, int64_t tokens, bert_gradients *g)
+danaus_status dn_gradients_make(const transformer *m, int64_t tokens, bert_gradients *g)
 {
     int64_t w = m->width, n = m->inner;
     float **const arrays[] = { &g->h,         &g->of[QUERY],  &g->of[KEY],
@@ -67,7 +67,7 @@ static void add(int64_t count, const float *x, float *to)
         to[i] += x[i];
 }
 
-static nn_attention attention_of(const bert *m, const bert_pass *p)
+static nn_attention attention_of(const transformer *m, const bert_pass *p)
 {
     return (nn_attention){ .sequences = p->sequences,
                            .width = m->width,
@@ -79,7 +79,8 @@ static nn_attention attention_of(const bert *m, const bert_pass *p)
 }
 
 static danaus_status run_up(
-    const bert *m, danaus_device *device, const bert_layers *layers, const bert_pass *p)
+    const transformer *m, danaus_device *device, const bert_layers *layers,
+    const bert_pass *p)
 {
     float *to = layers->makes_u ? p->u : p->inner;
     TRY(dn_linear_run(layers->of[UP], device, p->tokens, p->h1, to));
@@ -91,7 +92,7 @@ static danaus_status run_up(
 }
 
 danaus_status dn_pass_run(
-    const bert *m, danaus_device *device, const bert_block *b,
+    const transformer *m, danaus_device *device, const transformer_block *b,
     const bert_layers *layers, bert_stage stage, int whole, const bert_pass *p)
 {
     int64_t n = p->tokens;
@@ -111,19 +112,19 @@ danaus_status dn_pass_run(
         add(n * m->width, p->h, p->s1);
     }
     if (last >= 4)
-        TRY(dn_affine_run(&b->attention, device, n, m->width, p->s1, NULL, p->h1));
+        TRY(dn_affine_run(&b->middle, device, n, m->width, p->s1, NULL, p->h1));
     if (last >= 5)
         TRY(run_up(m, device, layers, p));
     if (last < 7)
         return DANAUS_OK;
     TRY(dn_linear_run(layers->of[DOWN], device, n, p->inner, p->s2));
     add(n * m->width, p->h1, p->s2);
-    return dn_affine_run(&b->output, device, n, m->width, p->s2, NULL, p->h2);
+    return dn_affine_run(&b->outer, device, n, m->width, p->s2, NULL, p->h2);
 }
 
 static danaus_status norm_back(
-    const bert *m, danaus_device *device, int64_t tokens, const float *x, affine norm,
-    float *dy)
+    const transformer *m, danaus_device *device, int64_t tokens, const float *x,
+    affine norm, float *dy)
 {
     return device->backend->nn->norm_gradient(
         device,
@@ -131,19 +132,19 @@ static danaus_status norm_back(
 }
 
 danaus_status dn_pass_go_back(
-    const bert *m, danaus_device *device, const bert_block *b, const linear *adjoint,
-    const bert_pass *p, const bert_gradients *g)
+    const transformer *m, danaus_device *device, const transformer_block *b,
+    const linear *adjoint, const bert_pass *p, const bert_gradients *g)
 {
     const nn_backend *nn = device->backend->nn;
     int64_t n = p->tokens, numbers = n * m->width;
-    TRY(norm_back(m, device, n, p->s2, b->output, g->of[DOWN]));
+    TRY(norm_back(m, device, n, p->s2, b->outer, g->of[DOWN]));
     TRY(dn_linear_run(&adjoint[DOWN], device, n, g->of[DOWN], g->inner));
     TRY(nn->activation_gradient(
         device, &(nn_activation_gradient){ n * m->inner, m->activation, p->u, g->inner,
                                            g->of[UP] }));
     TRY(dn_linear_run(&adjoint[UP], device, n, g->of[UP], g->of[OUTPUT]));
     add(numbers, g->of[DOWN], g->of[OUTPUT]);
-    TRY(norm_back(m, device, n, p->s1, b->attention, g->of[OUTPUT]));
+    TRY(norm_back(m, device, n, p->s1, b->middle, g->of[OUTPUT]));
     TRY(dn_linear_run(&adjoint[OUTPUT], device, n, g->of[OUTPUT], g->mixed));
     nn_attention_gradient mixing = { attention_of(m, p), g->mixed, g->of[QUERY],
                                      g->of[KEY], g->of[VALUE] };

@@ -4,7 +4,7 @@
 #ifndef DN_MODEL_BERT_BERT_STEPS_H
 #define DN_MODEL_BERT_BERT_STEPS_H
 
-#include "model/bert/bert.h"
+#include "model/transformer.h"
 
 /* Layers that read the same rows. */
 typedef enum bert_stage {
@@ -29,7 +29,7 @@ typedef struct bert_pass {
     float *h, *q, *k, *v, *mixed, *s1, *h1, *u, *inner, *s2, *h2;
 } bert_pass;
 
-danaus_status dn_pass_make(const bert *m, int64_t tokens, bert_pass *p);
+danaus_status dn_pass_make(const transformer *m, int64_t tokens, bert_pass *p);
 void dn_pass_free(bert_pass *p);
 
 /* The layers of a block. */
@@ -40,7 +40,7 @@ typedef struct bert_layers {
 
 /* Runs a block from h to the inputs of a stage's layers or, if `whole`, to their outputs. */
 danaus_status dn_pass_run(
-    const bert *m, danaus_device *device, const bert_block *b,
+    const transformer *m, danaus_device *device, const transformer_block *b,
     const bert_layers *layers, bert_stage stage, int whole, const bert_pass *p);
 
 /* The rows that a stage reads, and those that a layer makes (OUTPUT and DOWN: the sum that
@@ -55,10 +55,11 @@ typedef struct bert_gradients {
     float *mixed, *inner;         /* between */
 } bert_gradients;
 
-danaus_status dn_gradients_make(const bert *m, int64_t tokens, bert_gradients *g);
+danaus_status dn_gradients_make(
+    const transformer *m, int64_t tokens, bert_gradients *g);
 void dn_gradients_free(bert_gradients *g);
 danaus_status dn_pass_go_back(
-    const bert *m, danaus_device *device, const bert_block *b, const linear *adjoint,
-    const bert_pass *p, const bert_gradients *g);
+    const transformer *m, danaus_device *device, const transformer_block *b,
+    const linear *adjoint, const bert_pass *p, const bert_gradients *g);
 
 #endif

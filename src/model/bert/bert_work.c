@@ -7,19 +7,9 @@
 #include "base/status.h"
 #include "model/compress/layers.h"
 
-#include <stdio.h>
-
-static int64_t width_of(const bert *m, bert_stage stage)
+static int64_t width_of(const transformer *m, bert_stage stage)
 {
     return stage == STAGE_DOWN ? m->inner : m->width;
-}
-
-static danaus_status find_tensor(
-    const bert_work *w, const char *layer, const char *part, danaus_tensor *t)
-{
-    char name[160];
-    snprintf(name, sizeof name, "%s%s.%s", w->model->prefix, layer, part);
-    return danaus_file_find(w->model->file, name, t);
 }
 
 static danaus_status widen(target *t)
@@ -37,13 +27,13 @@ static danaus_status open_target(bert_work *w, int number)
     const linear *layer = &w->model->linear[number];
     target *t = &w->target[number];
     if (layer->factors != 1 || layer->fitted.basis || layer->is_chain ||
-        find_tensor(w, layer->name, "weight", &t->weight))
+        dn_model_tensor(w->model, layer, "weight", &t->weight))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "%s is a chain already: models are compressed "
             "whose linear layers are all dense",
             layer->name);
-    TRY(find_tensor(w, layer->name, "bias", &t->bias));
+    TRY(dn_model_tensor(w->model, layer, "bias", &t->bias));
     TRY(dn_linear_dense(&t->dense, w->device, &t->weight, &t->bias, 0, w->texts.most));
     TRY(dn_linear_dense(
         &t->adjoint, w->device, &t->weight, &t->bias, 1, w->texts.most));
@@ -72,7 +62,7 @@ static danaus_status open_sums(bert_work *w)
    their inputs and outputs. */
 static int64_t work_bytes(const bert_work *w)
 {
-    const bert *m = w->m;
+    const transformer *m = w->m;
     int64_t width = m->width, inner = m->inner, most = w->texts.most;
     int64_t rows = (2 * w->texts.tokens + m->layers * most) * width;
     int64_t batch = most * (2 * (9 * width + 2 * inner) + 7 * width + 2 * inner);
@@ -87,7 +77,7 @@ static int64_t work_bytes(const bert_work *w)
 
 danaus_status dn_work_open(bert_work *w)
 {
-    const bert *m = w->m;
+    const transformer *m = w->m;
     int64_t most = w->texts.most;
     size_t row = (size_t)m->width * sizeof(float);
     TRY(dn_need_memory(w->device, work_bytes(w), "compression"));

@@ -3,6 +3,7 @@
 #ifndef DN_MODEL_BERT_BERT_WORK_H
 #define DN_MODEL_BERT_BERT_WORK_H
 
+#include "model/bert/bert.h"
 #include "model/bert/bert_steps.h"
 #include "model/compress/compress.h"
 #include "model/compress/outer.h"
@@ -24,7 +25,8 @@ typedef struct stage_sums {
 
 typedef struct bert_work {
     danaus_model *model;
-    const bert *m;
+    const words *words;
+    const transformer *m;
     danaus_device *device;
     const danaus_model_compression *how;
     texts texts;

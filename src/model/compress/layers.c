@@ -7,7 +7,6 @@
 #include "base/status.h"
 
 #include <regex.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- layers ---- */
@@ -16,10 +15,8 @@ static danaus_status read_numbers(
     const compress_work *w, const linear *layer, const char *part, int64_t count,
     double *to)
 {
-    char name[256];
     danaus_tensor t;
-    snprintf(name, sizeof name, "%s%s.%s", w->model->prefix, layer->name, part);
-    TRY(danaus_file_find(w->model->file, name, &t));
+    TRY(dn_model_tensor(w->model, layer, part, &t));
     return danaus_convert(t.dtype, t.data, DANAUS_F64, to, count);
 }
 

@@ -36,10 +36,10 @@
    would be few. Rows between two layers then stay in the second cache. */
 #define HYENA_ROWS 512
 
-enum { INTO, OUT, UP, DOWN };
+enum { HYENA_IN, HYENA_OUT, HYENA_UP, HYENA_DOWN };
 
 typedef struct hyena_block {
-    linear *linear;        /* UP and DOWN only where models have them */
+    linear *linear;        /* HYENA_UP and HYENA_DOWN only where models have them */
     affine before, middle; /* of r: before W_i, before W_1 */
     short_conv short_filter;
     hyena_filter filter; /* its channels are [order - 1][filters] */
@@ -85,7 +85,7 @@ static inline int64_t dn_hyena_planes(const hyena *m)
 /* ---- blocks (hyena_blocks.c) ---- */
 
 /* Reads hyena_order, short_filter_order, emb_dim, filter_order, num_inner_mlps, filter_shift,
-   filter_w_mod and filter_modulate. m has width and head, and the values of missing fields. */
+   filter_w_mod and filter_modulate. m has its sizes and the values of missing fields. */
 danaus_status dn_hyena_config(hyena *m, const json_t *config);
 
 /* What names of tensors have: BLOCKS0.MIXER.in_proj.weight. */
@@ -93,22 +93,12 @@ typedef struct hyena_names {
     const char *blocks, *mixer, *mlp;
 } hyena_names;
 
-/* Makes the tables of layers. On failure, too, it is to be closed. */
-danaus_status dn_hyena_make(hyena *m, danaus_model *model);
+/* Reads all blocks. */
 danaus_status dn_hyena_open_blocks(
     hyena *m, danaus_model *model, binder *b, const hyena_names *names);
-void dn_hyena_close(hyena *m);
 
-/* Bytes of device memory for so many tokens. */
-int64_t dn_hyena_bytes(const hyena *m, int64_t tokens);
-
-/* r[tokens][width] in that memory. */
-float *dn_hyena_r(const hyena *m, int64_t tokens, void *memory);
-
-/* A chunk through all blocks and the last norm, as `run` of an encoder; without words, r is what
-   dn_hyena_r() has. */
-danaus_status dn_hyena_run(
-    hyena *m, danaus_device *device, const token_chunk *c, void *memory, void **h);
+/* Rows are r. Models that have words make them. */
+extern const mixer_kind dn_hyena_mixer;
 
 /* ---- rows through blocks (hyena_rows.c) ---- */
 
@@ -154,13 +144,18 @@ danaus_status dn_hyena_last(
 
 /* ---- long convolutions of whole sequences (hyena_convs.c) ---- */
 
+/* The first `length` values of a block's filters, k[order - 1][filters][length], in device memory
+   that the caller frees. */
+danaus_status dn_hyena_make_filters(
+    const hyena *m, danaus_device *device, int64_t number, int64_t length, float **k);
+
 /* Makes what convolves sequences of at most so many tokens ready. */
 danaus_status dn_hyena_convs_prepare(hyena *m, danaus_device *device, int64_t longest);
 void dn_hyena_convs_free(hyena_convs *c);
 
-/* Like `cost` of an encoder. */
+/* As `cost` of a mixer. */
 danaus_status dn_hyena_convs_cost(
-    const hyena *m, danaus_device *device, int64_t length, danaus_model_cost *cost);
+    const void *blocks, danaus_device *device, int64_t length, danaus_model_cost *cost);
 
 /* How many numbers mixing needs behind planes[planes][tokens]; enough for fewer tokens, too. */
 int64_t dn_hyena_mix_room(const hyena *m, int64_t tokens);

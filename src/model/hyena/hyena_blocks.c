@@ -6,10 +6,8 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
-#include "model/words.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #define MOST_ORDER    8
 #define MOST_FEATURES 4095
@@ -58,79 +56,70 @@ danaus_status dn_hyena_config(hyena *m, const json_t *config)
 
 /* ---- weights ---- */
 
-static int layers_of_block(const hyena *m) { return m->inner ? DOWN + 1 : OUT + 1; }
-
-danaus_status dn_hyena_make(hyena *m, danaus_model *model)
+static int layers_of_block(const hyena *m)
 {
-    m->convs.group_numbers = (int64_t)1 << 23;
-    m->convs.most_spectra = (size_t)1 << 30;
-    model->linears = (int)m->layers * layers_of_block(m);
-    model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
-    m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);
-    if (!model->linear || !m->blocks)
-        return dn_fail_memory(
-            (size_t)m->layers * sizeof *m->blocks, "a table of layers");
-    return DANAUS_OK;
+    return m->inner ? HYENA_DOWN + 1 : HYENA_OUT + 1;
 }
 
 static danaus_status open_linears(
     const hyena *m, binder *b, const char *place, const hyena_names *n, hyena_block *to)
 {
-    const struct {
-        const char *part, *name;
-        int64_t rows, cols;
-    } layers[] = {
-        [INTO] = { n->mixer, "in_proj", dn_hyena_planes(m), m->width },
-        [OUT] = { n->mixer, "out_proj", m->width, m->width },
-        [UP] = { n->mlp, "fc1", m->inner, m->width },
-        [DOWN] = { n->mlp, "fc2", m->width, m->inner },
+    const int64_t width = m->width, inner = m->inner;
+    const linear_row rows[] = {
+        [HYENA_IN] = { n->mixer,
+                       "in_proj",
+                       { .rows = dn_hyena_planes(m), .cols = width } },
+        [HYENA_OUT] = { n->mixer, "out_proj", { .rows = width, .cols = width } },
+        [HYENA_UP] = { n->mlp,
+                       "fc1",
+                       { .rows = inner, .cols = width, .activation = m->activation } },
+        [HYENA_DOWN] = { n->mlp, "fc2", { .rows = width, .cols = inner } },
     };
-    char path[MOST_NAME];
-    for (int i = 0; i < layers_of_block(m); i++) {
-        const linear_shape shape = { .rows = layers[i].rows,
-                                     .cols = layers[i].cols,
-                                     .activation = i == UP ? m->activation
-                                                           : DANAUS_ACTIVATION_NONE,
-                                     .tokens = m->step,
-                                     .dtype = b->dtype };
-        snprintf(path, sizeof path, "%s.%s.%s", place, layers[i].part, layers[i].name);
-        TRY(dn_linear_open(&to->linear[i], b, path, &shape));
-    }
-    return DANAUS_OK;
+    return dn_linears_open(to->linear, layers_of_block(m), rows, b, place, m->step);
 }
 
 static danaus_status open_block(
     const hyena *m, binder *b, const char *place, const hyena_names *n, hyena_block *to)
 {
-    char path[MOST_NAME - 16];
-    snprintf(path, sizeof path, "%s.norm1", place);
-    TRY(dn_affine_bind(&to->before, b, path, m->width, m->block_epsilon));
-    snprintf(path, sizeof path, "%s.norm2", place);
+    const tensor_name mixer = dn_name("%s.%s", place, n->mixer);
+    to->before.wide = to->middle.wide = 1;
+    TRY(dn_affine_bind(
+        &to->before, b, dn_name("%s.norm1", place).text, m->width, m->block_epsilon));
     if (m->inner)
-        TRY(dn_affine_bind(&to->middle, b, path, m->width, m->block_epsilon));
+        TRY(dn_affine_bind(
+            &to->middle, b, dn_name("%s.norm2", place).text, m->width,
+            m->block_epsilon));
     TRY(open_linears(m, b, place, n, to));
-    snprintf(path, sizeof path, "%s.%s.short_filter", place, n->mixer);
-    TRY(dn_short_conv_bind(&to->short_filter, b, path, dn_hyena_planes(m), m->taps));
-    snprintf(path, sizeof path, "%s.%s.filter_fn", place, n->mixer);
-    return dn_hyena_filter_open(&to->filter, b, path, &m->shape);
+    TRY(dn_short_conv_bind(
+        &to->short_filter, b, dn_name("%s.short_filter", mixer.text).text,
+        dn_hyena_planes(m), m->taps));
+    return dn_hyena_filter_open(
+        &to->filter, b, dn_name("%s.filter_fn", mixer.text).text, &m->shape);
 }
 
 danaus_status dn_hyena_open_blocks(
     hyena *m, danaus_model *model, binder *b, const hyena_names *names)
 {
-    char place[64];
+    m->last.wide = 1;
+    m->convs.group_numbers = (int64_t)1 << 23;
+    m->convs.most_spectra = (size_t)1 << 30;
+    m->blocks =
+        dn_model_blocks(model, m->layers, sizeof *m->blocks, layers_of_block(m));
+    if (!m->blocks)
+        return DANAUS_ERR_MEMORY;
     for (int64_t i = 0; i < m->layers; i++) {
         hyena_block *block = &m->blocks[i];
-        snprintf(place, sizeof place, "%s%" PRId64, names->blocks, i);
         block->linear = model->linear + i * layers_of_block(m);
-        TRY(open_block(m, b, place, names, block));
+        TRY(open_block(
+            m, b, dn_name("%s%" PRId64, names->blocks, i).text, names, block));
         model->packed += dn_hyena_filter_packed(&block->filter);
     }
     return DANAUS_OK;
 }
 
-void dn_hyena_close(hyena *m)
+static void close_blocks(void *blocks)
 {
+    hyena *m = blocks;
     for (int64_t i = 0; m->blocks && i < m->layers; i++)
         dn_hyena_filter_close(&m->blocks[i].filter);
     dn_hyena_convs_free(&m->convs);
@@ -168,16 +157,18 @@ static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, hyena_activat
     return at;
 }
 
-int64_t dn_hyena_bytes(const hyena *m, int64_t tokens)
+static int64_t bytes_of(const void *blocks, int64_t tokens, int64_t longest)
 {
     hyena_activations a;
-    return (int64_t)lay(m, tokens, 0, &a);
+    (void)longest;
+    return (int64_t)lay(blocks, tokens, 0, &a);
 }
 
-float *dn_hyena_r(const hyena *m, int64_t tokens, void *memory)
+/* r */
+static void *find_rows(const void *blocks, const token_chunk *c, void *memory)
 {
     hyena_activations a;
-    lay(m, tokens, (uintptr_t)memory, &a);
+    lay(blocks, c->tokens, (uintptr_t)memory, &a);
     return a.r;
 }
 
@@ -204,9 +195,10 @@ static danaus_status run_rows(
         m, device, number, at, &a->rows, r, dn_at(a->planes, m->dtype, at->first));
 }
 
-danaus_status dn_hyena_run(
-    hyena *m, danaus_device *device, const token_chunk *c, void *memory, void **h)
+static danaus_status run(
+    void *blocks, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
+    hyena *m = blocks;
     hyena_activations a;
     void *mixed = NULL;
     const int64_t step = rows_of(m, c->tokens);
@@ -227,3 +219,11 @@ danaus_status dn_hyena_run(
     }
     return DANAUS_OK;
 }
+
+const mixer_kind dn_hyena_mixer = { .size = sizeof(hyena),
+                                    .close = close_blocks,
+                                    .bytes = bytes_of,
+                                    .rows = find_rows,
+                                    .run = run,
+                                    .cost = dn_hyena_convs_cost,
+                                    .wide = 1 };

@@ -6,8 +6,6 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
-#include <math.h>
-
 /* Sequences of at most so many tokens are packed: spectra for several lengths take little. */
 #define MOST_PACKED 4096
 /* The least length of a packed plan, whatever there is to convolve. */
@@ -100,11 +98,9 @@ static danaus_status make_spectra(danaus_device *device, hyena_convs *c)
     return DANAUS_OK;
 }
 
-/* Filters of a block, k[order - 1][filters][length]. */
-static danaus_status make_filters(
-    const hyena *m, danaus_device *device, int64_t number, float **k)
+danaus_status dn_hyena_make_filters(
+    const hyena *m, danaus_device *device, int64_t number, int64_t length, float **k)
 {
-    int64_t length = m->convs.length;
     size_t bytes = (size_t)(m->shape.channels * length) * sizeof **k;
     void *memory;
     TRY(danaus_alloc(device, bytes, &memory));
@@ -132,7 +128,7 @@ static danaus_status transform_block(hyena *m, danaus_device *device, int64_t nu
 {
     hyena_convs *c = &m->convs;
     float *k;
-    TRY(make_filters(m, device, number, &k));
+    TRY(dn_hyena_make_filters(m, device, number, c->length, &k));
     danaus_status status = DANAUS_OK;
     danaus_spectrum **to = c->spectra + number * (m->order - 1) * groups(m, c);
     for (int64_t o = 0; o < m->order - 1; o++)
@@ -166,12 +162,10 @@ danaus_status dn_hyena_convs_prepare(hyena *m, danaus_device *device, int64_t lo
     return status;
 }
 
-/* Operations of one transform of n real numbers each way, and a product of spectra. */
-static double transforms(double n) { return 5 * n * log2(n) + 3 * n; }
-
 danaus_status dn_hyena_convs_cost(
-    const hyena *m, danaus_device *device, int64_t length, danaus_model_cost *cost)
+    const void *blocks, danaus_device *device, int64_t length, danaus_model_cost *cost)
 {
+    const hyena *m = blocks;
     hyena_convs c = { .group_numbers = m->convs.group_numbers,
                       .most_spectra = m->convs.most_spectra };
     size_t bytes;
@@ -179,7 +173,7 @@ danaus_status dn_hyena_convs_cost(
     danaus_status status = make_plan(m, device, length, &c, &bytes);
     if (status == DANAUS_OK) {
         double network = (double)dn_hyena_filter_operations(&m->blocks->filter);
-        cost->mixing = transforms(2 * (double)length) *
+        cost->mixing = dn_hyena_conv_operations(length) *
                        (double)(convs * m->filters * channels_of_filter(m));
         cost->filters = network * (double)(m->layers * c.length);
         *(c.kept ? &cost->kept : &cost->memory) += (int64_t)bytes;
@@ -291,7 +285,7 @@ danaus_status dn_hyena_mix(
                  .tokens = sequences->offsets[sequences->count],
                  .planes = planes };
     if (!m->convs.kept)
-        TRY(make_filters(m, device, number, &k));
+        TRY(dn_hyena_make_filters(m, device, number, m->convs.length, &k));
     x.k = k;
     danaus_status status = m->head > 1 ? mix_heads(&x, mixed) : mix_channels(&x, mixed);
     danaus_free(device, k);

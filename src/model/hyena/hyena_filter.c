@@ -7,7 +7,6 @@
 #include "base/status.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* Positions that go through a network together: they stay in the second cache. */
 #define POSITIONS 512
@@ -44,7 +43,7 @@ static danaus_status fill_buffer(
     const float **numbers)
 {
     void *memory;
-    TRY(dn_blocks_add(b->copies, rows * cols * (int64_t)sizeof(float), &memory));
+    TRY(dn_memory_add(b->copies, rows * cols * (int64_t)sizeof(float), &memory));
     if (b->copies->outline)
         return DANAUS_OK;
     double *made = dn_alloc((size_t)(rows * cols) * sizeof *made);
@@ -86,31 +85,30 @@ static const char *const networks[2] = { "implicit_filter", "implicit_filter_rev
 /* All names of the frequencies have their place; the first is read. */
 static danaus_status bind_frequency(hyena_filter *f, binder *b, const char *name)
 {
-    char path[MOST_NAME], first[MOST_NAME];
+    tensor_name first = dn_name("%s.%s.1.freq", name, networks[0]);
     danaus_tensor t;
-    snprintf(first, sizeof first, "%s.%s.1.freq", name, networks[0]);
     for (int found = 0, way = 0; way <= f->shape.reverse; way++)
         for (int i = 1; i + 1 < 2 * f->shape.layers; i += 2) {
-            snprintf(path, sizeof path, "%s.%s.%d.freq", name, networks[way], i);
-            if (dn_binder_find(b, path, &t) && !found++)
-                snprintf(first, sizeof first, "%s", path);
+            const tensor_name path = dn_name("%s.%s.%d.freq", name, networks[way], i);
+            if (dn_binder_find(b, path.text, &t) && !found++)
+                first = path;
         }
-    return dn_bind(b, first, 2, (const int64_t[]){ 1, f->shape.order }, &f->frequency);
+    return dn_bind(
+        b, first.text, 2, (const int64_t[]){ 1, f->shape.order }, &f->frequency);
 }
 
 static danaus_status open_network(hyena_filter *f, binder *b, const char *name, int way)
 {
     const hyena_shape *shape = &f->shape;
-    char path[MOST_NAME];
     for (int i = 0; i < shape->layers; i++) {
         int last = i + 1 == shape->layers;
         linear_shape layer = { .rows = last ? shape->channels : shape->order,
                                .cols = i ? shape->order : shape->features,
                                .tokens = POSITIONS,
                                .no_bias = last };
-        snprintf(path, sizeof path, "%s.%s.%d", name, networks[way], 2 * i);
         linear *to = &f->network[way][i];
-        TRY(dn_linear_open(to, b, path, &layer));
+        TRY(dn_linear_open(
+            to, b, dn_name("%s.%s.%d", name, networks[way], 2 * i).text, &layer));
         b->parameters += to->parameters;
     }
     return DANAUS_OK;
@@ -120,21 +118,19 @@ static danaus_status bind_encoding(hyena_filter *f, binder *b, const char *name)
 {
     const hyena_shape *shape = &f->shape;
     const int64_t sizes[] = { 1, shape->length, shape->features };
-    char path[MOST_NAME];
-    snprintf(path, sizeof path, "%s.pos_emb.z", name);
+    const tensor_name z = dn_name("%s.pos_emb.z", name);
     if (shape->learned)
-        return dn_bind(b, path, 3, sizes, &f->z);
-    return bind_buffer(b, shape, path, encoding, sizes[1], sizes[2], &f->z);
+        return dn_bind(b, z.text, 3, sizes, &f->z);
+    return bind_buffer(b, shape, z.text, encoding, sizes[1], sizes[2], &f->z);
 }
 
 static danaus_status bind_window(hyena_filter *f, binder *b, const char *name)
 {
     const hyena_shape *shape = &f->shape;
-    char path[MOST_NAME];
-    snprintf(path, sizeof path, "%s.pos_emb.t", name);
-    TRY(bind_buffer(b, shape, path, encoding, shape->length, 1, &f->times));
-    snprintf(path, sizeof path, "%s.modulation.deltas", name);
-    TRY(bind_buffer(b, shape, path, decay, 1, shape->channels, &f->decay));
+    const tensor_name t = dn_name("%s.pos_emb.t", name),
+                      deltas = dn_name("%s.modulation.deltas", name);
+    TRY(bind_buffer(b, shape, t.text, encoding, shape->length, 1, &f->times));
+    TRY(bind_buffer(b, shape, deltas.text, decay, 1, shape->channels, &f->decay));
     if (shape->constant)
         f->decay = NULL;
     return DANAUS_OK;
@@ -143,10 +139,8 @@ static danaus_status bind_window(hyena_filter *f, binder *b, const char *name)
 danaus_status dn_hyena_filter_open(
     hyena_filter *f, binder *b, const char *name, const hyena_shape *shape)
 {
-    char path[MOST_NAME];
     *f = (hyena_filter){ .shape = *shape };
-    snprintf(path, sizeof path, "%s.bias", name);
-    TRY(dn_bind(b, path, 1, &shape->channels, &f->skip));
+    TRY(dn_bind(b, dn_name("%s.bias", name).text, 1, &shape->channels, &f->skip));
     TRY(bind_frequency(f, b, name));
     for (int way = 0; way <= shape->reverse; way++)
         TRY(open_network(f, b, name, way));
@@ -229,4 +223,10 @@ int64_t dn_hyena_filter_operations(const hyena_filter *f)
     for (int i = 0; i < f->shape.layers; i++)
         products += f->network[0][i].parameters;
     return 2 * products;
+}
+
+double dn_hyena_conv_operations(int64_t length)
+{
+    double n = 2 * (double)length;
+    return 5 * n * log2(n) + 3 * n;
 }

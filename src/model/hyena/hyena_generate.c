@@ -34,20 +34,16 @@ static uintptr_t lay(hyena_text *t, uintptr_t at)
     return at;
 }
 
-/* Filters of a block in host memory, k[order - 1][filters][length], skips within. */
-static danaus_status take_filters(
-    const hyena_text *t, const hyena_filter *filter, float *k)
+/* Filters of a block in host memory, skips within. */
+static danaus_status take_filters(const hyena_text *t, int64_t number, float *k)
 {
+    const hyena_filter *filter = &t->m->blocks[number].filter;
     int64_t channels = filter->shape.channels, length = t->length;
-    size_t bytes = (size_t)(channels * length) * sizeof *k;
-    void *memory;
-    TRY(danaus_alloc(t->device, bytes, &memory));
+    float *made, skip;
+    TRY(dn_hyena_make_filters(t->m, t->device, number, length, &made));
     danaus_status status =
-        dn_hyena_filter_run(filter, t->device, 0, length, memory, length);
-    if (status == DANAUS_OK)
-        status = danaus_download(t->device, k, memory, bytes);
-    danaus_free(t->device, memory);
-    float skip;
+        danaus_download(t->device, k, made, (size_t)(channels * length) * sizeof *k);
+    danaus_free(t->device, made);
     for (int64_t i = 0; i < channels && status == DANAUS_OK; i++) {
         status = danaus_download(t->device, &skip, filter->skip + i, sizeof skip);
         k[i * length] += skip;
@@ -61,7 +57,7 @@ static danaus_status make_streams(hyena_text *t, int64_t number, float *k)
     danaus_stream_desc desc = { .channels = stream_channels(m),
                                 .filters = m->filters,
                                 .filter_length = t->length };
-    TRY(take_filters(t, &m->blocks[number].filter, k));
+    TRY(take_filters(t, number, k));
     for (int64_t o = 0; o < m->order - 1; o++)
         TRY(danaus_stream_create(
             t->device, &desc, k + o * m->filters * t->length,
@@ -243,7 +239,7 @@ danaus_status dn_hyena_generate(
     sampler s;
     TRY(dn_sampler_open(&s, sampling, model->info.vocabulary));
     danaus_status status =
-        generate_text(model->own, device, &s, prompt, n, n + tokens, on_token, user);
+        generate_text(model->blocks, device, &s, prompt, n, n + tokens, on_token, user);
     dn_sampler_close(&s);
     return status;
 }

@@ -17,31 +17,11 @@ void dn_hyena_rows_lay(const hyena *m, int64_t rows, uintptr_t *at, hyena_rows *
         r->words = dn_cut(at, m->rows * dn_hyena_planes(m) * size);
 }
 
-/* y = norm(r + more), where r gets the sum, unless y takes its place. */
-static danaus_status norm_of_sum(
-    const hyena *m, danaus_device *device, const affine *norm, int64_t rows, float *r,
-    const void *more, void *y)
-{
-    return device->backend->nn->norm(
-        device, &(nn_norm){ .rows = rows,
-                            .width = m->width,
-                            .x = r,
-                            .more = more,
-                            .scale = norm->scale,
-                            .shift = norm->shift,
-                            .epsilon = norm->epsilon,
-                            .y = y,
-                            .sum = y == r ? NULL : r,
-                            .dtype = m->dtype,
-                            .wide_x = 1,
-                            .wide_y = y == r });
-}
-
 /* True if the first block finds W_i norm(r) by words: not where somebody is to see what its
    layer reads. */
 static int goes_by_words(const hyena *m, const hyena_rows *rows)
 {
-    return rows->words && !m->blocks->linear[INTO].watcher;
+    return rows->words && !m->blocks->linear[HYENA_IN].watcher;
 }
 
 danaus_status dn_hyena_words(
@@ -50,17 +30,10 @@ danaus_status dn_hyena_words(
     const hyena_block *first = m->blocks;
     if (!goes_by_words(m, rows))
         return DANAUS_OK;
-    TRY(device->backend->nn->norm(
-        device, &(nn_norm){ .rows = m->rows,
-                            .width = m->width,
-                            .x = m->word,
-                            .scale = first->before.scale,
-                            .shift = first->before.shift,
-                            .epsilon = first->before.epsilon,
-                            .y = rows->u,
-                            .dtype = m->dtype,
-                            .wide_x = 1 }));
-    return dn_linear_run(&first->linear[INTO], device, m->rows, rows->u, rows->words);
+    TRY(dn_affine_run(
+        &first->before, device, m->rows, m->width, m->word, NULL, rows->u));
+    return dn_linear_run(
+        &first->linear[HYENA_IN], device, m->rows, rows->u, rows->words);
 }
 
 /* p = W_i norm(r). */
@@ -77,9 +50,10 @@ static danaus_status enter(
                                   .word = rows->words,
                                   .y = p,
                                   .dtype = m->dtype });
-    TRY(norm_of_sum(
-        m, device, &b->before, at->rows, r, number ? rows->more : NULL, rows->u));
-    return dn_linear_run(&b->linear[INTO], device, at->rows, rows->u, p);
+    TRY(dn_affine_add(
+        &b->before, device, at->rows, m->width, r, number ? rows->more : NULL,
+        rows->u));
+    return dn_linear_run(&b->linear[HYENA_IN], device, at->rows, rows->u, p);
 }
 
 danaus_status dn_hyena_front(
@@ -112,17 +86,18 @@ danaus_status dn_hyena_back(
                             .x = mixed,
                             .y = rows->u,
                             .dtype = m->dtype }));
-    TRY(dn_linear_run(&b->linear[OUT], device, at->rows, rows->u, rows->more));
+    TRY(dn_linear_run(&b->linear[HYENA_OUT], device, at->rows, rows->u, rows->more));
     if (!m->inner)
         return DANAUS_OK;
-    TRY(norm_of_sum(m, device, &b->middle, at->rows, r, rows->more, rows->u));
-    TRY(dn_linear_run(&b->linear[UP], device, at->rows, rows->u, rows->inner));
-    return dn_linear_run(&b->linear[DOWN], device, at->rows, rows->inner, rows->more);
+    TRY(dn_affine_add(&b->middle, device, at->rows, m->width, r, rows->more, rows->u));
+    TRY(dn_linear_run(&b->linear[HYENA_UP], device, at->rows, rows->u, rows->inner));
+    return dn_linear_run(
+        &b->linear[HYENA_DOWN], device, at->rows, rows->inner, rows->more);
 }
 
 danaus_status dn_hyena_last(
     const hyena *m, danaus_device *device, int64_t count, const hyena_rows *rows,
     float *r)
 {
-    return norm_of_sum(m, device, &m->last, count, r, rows->more, r);
+    return dn_affine_run(&m->last, device, count, m->width, r, rows->more, r);
 }

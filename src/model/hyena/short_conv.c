@@ -6,14 +6,12 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-#include <stdio.h>
-
 /* k[s][i] = weight[i][0][taps - 1 - s] */
 static danaus_status turn_taps(short_conv *f, binder *b, const danaus_tensor *weight)
 {
     int64_t count = f->width * f->taps;
     void *memory;
-    TRY(dn_blocks_add(b->copies, count * (int64_t)sizeof(float), &memory));
+    TRY(dn_memory_add(b->copies, count * (int64_t)sizeof(float), &memory));
     if (b->copies->outline)
         return DANAUS_OK;
     float *given = dn_alloc(2 * (size_t)count * sizeof *given);
@@ -34,17 +32,15 @@ static danaus_status turn_taps(short_conv *f, binder *b, const danaus_tensor *we
 danaus_status dn_short_conv_bind(
     short_conv *f, binder *b, const char *name, int64_t width, int64_t taps)
 {
-    char path[256];
+    const tensor_name weight = dn_name("%s.weight", name);
     const float *found;
     danaus_tensor t;
     *f = (short_conv){ .width = width, .taps = taps, .dtype = b->dtype };
-    snprintf(path, sizeof path, "%s.bias", name);
-    TRY(dn_bind(b, path, 1, &width, &f->shift));
-    snprintf(path, sizeof path, "%s.weight", name);
-    TRY(dn_bind(b, path, 3, (const int64_t[]){ width, 1, taps }, &found));
+    TRY(dn_bind(b, dn_name("%s.bias", name).text, 1, &width, &f->shift));
+    TRY(dn_bind(b, weight.text, 3, (const int64_t[]){ width, 1, taps }, &found));
     if (!found)
         return DANAUS_OK;
-    dn_binder_find(b, path, &t);
+    dn_binder_find(b, weight.text, &t);
     return turn_taps(f, b, &t);
 }
 

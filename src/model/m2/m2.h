@@ -58,7 +58,7 @@ typedef struct m2 {
     int64_t layers, width, inner, taken; /* taken: most tokens of a sequence */
     double epsilon, input_epsilon;       /* of norms of outputs, of u */
     danaus_activation activation;
-    int gated, residual, bidirectional;
+    int gated, residual;
     int before;         /* blocks normalise what they read */
     int packed;         /* a chunk's sequences are convolved together */
     danaus_dtype dtype; /* of rows and channels */
@@ -72,11 +72,8 @@ typedef struct m2 {
 
 /* ---- loading (m2_load.c) ---- */
 
-/* Reads hyena_w_mod, hyena_filter_order and hyena_emb_dim. m has width. */
-danaus_status dn_m2_config(m2 *m, const json_t *config);
-
-/* Makes the tables of layers for a model. On failure, too, it is to be closed. */
-danaus_status dn_m2_make(m2 *m, danaus_model *model);
+/* Reads hyena_w_mod, hyena_filter_order and hyena_emb_dim. */
+danaus_status dn_m2_config(m2 *m, const json_t *config, const block_sizes *sizes);
 
 /* What names of tensors have: BLOCKS0.MIXER.in_linear.weight; INPUT and OUTPUT are norms of a
    block. */
@@ -92,25 +89,16 @@ danaus_status dn_m2_decide(
 /* Reads all blocks. */
 danaus_status dn_m2_open_blocks(
     m2 *m, danaus_model *model, binder *b, const m2_names *names);
-void dn_m2_close(m2 *m);
+void dn_m2_close(void *blocks);
 
 /* ---- running (m2_run.c) ---- */
 
-/* Bytes of device memory for a chunk of so many tokens, whose longest sequence has so many. */
-int64_t dn_m2_bytes(const m2 *m, int64_t tokens, int64_t longest);
-
-/* h[tokens][width] of a chunk, in that memory. */
-void *dn_m2_rows(const m2 *m, const token_chunk *c, void *memory);
-
-/* These rows through all blocks, as `run` of an encoder. */
-danaus_status dn_m2_run(
-    m2 *m, danaus_device *device, const token_chunk *c, void *memory, void **h);
-
-/* As `cost` of an encoder. */
-danaus_status dn_m2_cost(
-    const m2 *m, danaus_device *device, int64_t length, danaus_model_cost *cost);
+extern const mixer_kind dn_m2_mixer;
 
 /* ---- long convolutions (m2_lengths.c) ---- */
+
+/* Long filters of a block. */
+static inline int dn_m2_filters(const m2 *m) { return m->residual ? M2_FILTERS : 1; }
 
 /* Convolutions for sequences of so many tokens. */
 m2_length *dn_m2_length(m2 *m, int64_t tokens);

@@ -35,8 +35,6 @@ const danaus_spectrum *dn_m2_spectrum(
                         : length->shared[filter];
 }
 
-static int filters_of(const m2 *m) { return m->residual ? 2 : 1; }
-
 /* ---- spectra ---- */
 
 static danaus_status make_spectrum(
@@ -67,7 +65,7 @@ static danaus_status make_kept(
     if (!length->kept)
         return dn_fail_memory((size_t)m->layers, "a table of spectra");
     for (int64_t i = 0; i < m->layers; i++)
-        for (int f = 0; f < filters_of(m); f++) {
+        for (int f = 0; f < dn_m2_filters(m); f++) {
             danaus_spectrum **to = &length->kept[i * M2_FILTERS + f];
             TRY(danaus_spectrum_create(length->plan, device, NULL, NULL, NULL, to));
             TRY(make_spectrum(length, device, &m->blocks[i].filter[f], *to, k));
@@ -79,7 +77,7 @@ int64_t dn_m2_spectra_bytes(const m2 *m, const danaus_conv_plan *plan)
 {
     size_t bytes = 0;
     danaus_spectrum_bytes(plan, &bytes);
-    return (int64_t)bytes * filters_of(m);
+    return (int64_t)bytes * dn_m2_filters(m);
 }
 
 int64_t dn_m2_keeps(const m2 *m, const danaus_conv_plan *plan, int64_t kept)
@@ -96,7 +94,7 @@ danaus_status dn_m2_plan(
     const danaus_conv_desc desc = {
         .channels = m->width,
         .length = length,
-        .kind = m->bidirectional ? DANAUS_BIDIRECTIONAL : DANAUS_CAUSAL,
+        .kind = m->filter.reverse ? DANAUS_BIDIRECTIONAL : DANAUS_CAUSAL,
         .dtype = m->dtype,
         .batch = m->packed ? CEIL_DIV(M2_GPU_TOKENS, length) : 1,
         .packed = m->packed
@@ -121,7 +119,7 @@ static danaus_status open_length(
             m->kept += bytes;
         return status;
     }
-    for (int f = 0; f < filters_of(m); f++)
+    for (int f = 0; f < dn_m2_filters(m); f++)
         TRY(danaus_spectrum_create(
             length->plan, device, NULL, NULL, NULL, &length->shared[f]));
     return DANAUS_OK;
@@ -163,7 +161,7 @@ void dn_m2_forget(m2 *m)
 danaus_status dn_m2_make_spectra(m2 *m, danaus_device *device, int64_t block, float *k)
 {
     for (int i = 0; i < M2_LENGTHS; i++)
-        for (int f = 0; f < filters_of(m); f++) {
+        for (int f = 0; f < dn_m2_filters(m); f++) {
             const m2_length *length = &m->lengths[i];
             if (length->shared[f])
                 TRY(make_spectrum(

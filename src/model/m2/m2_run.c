@@ -6,8 +6,6 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
-#include <math.h>
-
 typedef struct m2_activations {
     void *h;             /* [tokens][width] */
     void *n;             /* the same, normalised, where blocks do so before */
@@ -51,16 +49,16 @@ static uintptr_t lay(
     return at;
 }
 
-int64_t dn_m2_bytes(const m2 *m, int64_t tokens, int64_t longest)
+static int64_t bytes_of(const void *blocks, int64_t tokens, int64_t longest)
 {
     m2_activations a;
-    return (int64_t)lay(m, tokens, longest, 0, &a);
+    return (int64_t)lay(blocks, tokens, longest, 0, &a);
 }
 
-void *dn_m2_rows(const m2 *m, const token_chunk *c, void *memory)
+static void *rows_of(const void *blocks, const token_chunk *c, void *memory)
 {
     m2_activations a;
-    lay(m, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &a);
+    lay(blocks, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &a);
     return a.h;
 }
 
@@ -304,9 +302,10 @@ static danaus_status run_blocks(running *r)
     return DANAUS_OK;
 }
 
-danaus_status dn_m2_run(
-    m2 *m, danaus_device *device, const token_chunk *c, void *memory, void **h)
+static danaus_status run(
+    void *blocks, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
+    m2 *m = blocks;
     running r = { .m = m, .device = device, .c = c };
     lay(m, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &r.a);
     danaus_status status = run_blocks(&r);
@@ -315,23 +314,26 @@ danaus_status dn_m2_run(
     return status;
 }
 
-/* Operations of one transform of n real numbers each way, and a product of spectra. */
-static double transforms(double n) { return 5 * n * log2(n) + 3 * n; }
-
-danaus_status dn_m2_cost(
-    const m2 *m, danaus_device *device, int64_t length, danaus_model_cost *c)
+static danaus_status add_cost(
+    const void *blocks, danaus_device *device, int64_t length, danaus_model_cost *cost)
 {
-    int64_t n = dn_m2_padded(m, length), filters = m->residual ? 2 : 1;
+    const m2 *m = blocks;
+    int64_t n = dn_m2_padded(m, length), filters = m->layers * dn_m2_filters(m);
     danaus_conv_plan *plan;
     TRY(dn_m2_plan(m, device, n, &plan));
-    double each = transforms(2 * (double)n) * (double)(m->width * m->layers * filters);
     double network = (double)dn_hyena_filter_operations(m->blocks->filter);
-    c->mixing = each;
-    c->filters =
-        network * (double)(n * m->layers * filters) * (m->bidirectional ? 2 : 1);
-    c->kept = dn_m2_keeps(m, plan, 0);
-    if (!c->kept)
-        c->memory += dn_m2_spectra_bytes(m, plan);
+    cost->mixing = dn_hyena_conv_operations(n) * (double)(m->width * filters);
+    cost->filters = network * (double)(n * filters) * (m->filter.reverse ? 2 : 1);
+    cost->kept = dn_m2_keeps(m, plan, 0);
+    if (!cost->kept)
+        cost->memory += dn_m2_spectra_bytes(m, plan);
     danaus_conv_plan_destroy(plan);
     return DANAUS_OK;
 }
+
+const mixer_kind dn_m2_mixer = { .size = sizeof(m2),
+                                 .close = dn_m2_close,
+                                 .bytes = bytes_of,
+                                 .rows = rows_of,
+                                 .run = run,
+                                 .cost = add_cost };

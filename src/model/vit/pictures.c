@@ -5,10 +5,8 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "model/chunk.h"
-#include "model/words.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static int64_t square_numbers(const pictures *p)
 {
@@ -39,19 +37,19 @@ danaus_status dn_pictures_config(pictures *p, const json_t *config)
     return DANAUS_OK;
 }
 
-danaus_status dn_pictures_open_patches(
-    pictures *p, binder *b, const char *name, int64_t tokens)
+danaus_status dn_pictures_open_patches(pictures *p, binder *b, const char *name)
 {
-    const linear_shape shape = {
-        .rows = p->width, .cols = square_numbers(p), .tokens = tokens, .dtype = p->dtype
-    };
+    const linear_shape shape = { .rows = p->width,
+                                 .cols = square_numbers(p),
+                                 .tokens = dn_chunk_tokens(b->device),
+                                 .dtype = p->dtype };
     const int64_t whole[] = { p->width, p->channels, p->patch, p->patch };
-    char weight[80], bias[80];
+    const tensor_name weight = dn_name("%s.weight", name);
     danaus_tensor t;
-    snprintf(weight, sizeof weight, "%s.weight", name);
-    snprintf(bias, sizeof bias, "%s.bias", name);
-    if (dn_binder_find(b, weight, &t) && !dn_binder_take(b, weight, 4, whole, &t)) {
-        dn_binder_find(b, bias, &t); /* it has its place all the same */
+    if (dn_binder_find(b, weight.text, &t) &&
+        !dn_binder_take(b, weight.text, 4, whole, &t)) {
+        /* The bias has its place all the same. */
+        dn_binder_find(b, dn_name("%s.bias", name).text, &t);
         return DANAUS_OK;
     }
     return dn_linear_open(&p->patches, b, name, &shape);
@@ -60,10 +58,8 @@ danaus_status dn_pictures_open_patches(
 danaus_status dn_pictures_open_classes(
     pictures *p, binder *b, const char *name, int64_t *classes)
 {
-    char path[80];
     danaus_tensor bias;
-    snprintf(path, sizeof path, "%s.bias", name);
-    if (!dn_binder_find(b, path, &bias) || bias.ndim != 1)
+    if (!dn_binder_find(b, dn_name("%s.bias", name).text, &bias) || bias.ndim != 1)
         return DANAUS_OK;
     *classes = bias.shape[0];
     linear_shape shape = { .rows = *classes, .cols = p->width, .tokens = 1 };
@@ -88,15 +84,10 @@ void dn_pictures_close(pictures *p)
 
 /* ---- running ---- */
 
-int64_t dn_pictures_tokens(const danaus_device *device)
-{
-    return device->backend->on_host ? 1024 : 16384;
-}
-
 int64_t dn_pictures_together(
     const danaus_device *device, int64_t tokens, int64_t images)
 {
-    return CLAMP(dn_pictures_tokens(device) / tokens, 1, images);
+    return CLAMP(dn_chunk_tokens(device) / tokens, 1, images);
 }
 
 void dn_pictures_lay(

@@ -23,8 +23,7 @@ static inline int64_t dn_pictures_patches(const pictures *p)
 danaus_status dn_pictures_config(pictures *p, const json_t *config);
 
 /* The convolution NAME of squares is a matrix [width][channels patch patch]. */
-danaus_status dn_pictures_open_patches(
-    pictures *p, binder *b, const char *name, int64_t tokens);
+danaus_status dn_pictures_open_patches(pictures *p, binder *b, const char *name);
 
 /* NAME, where the file has it; else *classes stays. */
 danaus_status dn_pictures_open_classes(
@@ -46,9 +45,6 @@ typedef struct picture_room {
 /* Images of so many tokens that go through together. */
 int64_t dn_pictures_together(
     const danaus_device *device, int64_t tokens, int64_t images);
-
-/* Rows that linear layers are planned for. */
-int64_t dn_pictures_tokens(const danaus_device *device);
 
 /* Cuts the room of room->images off (dn_cut()). */
 void dn_pictures_lay(

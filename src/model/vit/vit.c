@@ -1,223 +1,295 @@
-/* Vision transformers: Dosovitskiy et al., An image is worth 16x16 words, ICLR 2021 (arXiv
-   2010.11929), as ViTModel and ViTForImageClassification of Hugging Face's transformers run
-   them. Rows of an image are a class token and then its patches, line by line:
+/* Vision transformers. Rows of an image are its patches, line by line; ViT has a class token
+   before them:
 
        h = (class token, W_p patches + bias) + positions
-       each block:  h = h + W_o attention(W_q n, W_k n, W_v n),  n = norm(h)
-                    h = h + W_2 gelu(W_1 n),                     n = norm(h)
-       then n = norm(h); its first row is the embedding. */
+       each block:  h = h + mixer(norm(h)),  h = h + mlp(norm(h))
+       e = mean over rows of norm(h), or its first row,  scores = W e + bias.
+
+   ViT mixes by attention: Dosovitskiy et al., An image is worth 16x16 words, ICLR 2021 (arXiv
+   2010.11929), as ViTModel and ViTForImageClassification of Hugging Face's transformers run it.
+   HyenaViT mixes by long convolutions: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv
+   2302.10866), section 4.5, as HazyResearch/safari has it; and M2-ViT by Monarch Mixers: Fu et
+   al., NeurIPS 2023 (arXiv 2310.12109). */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 
 #include "base/mem.h"
-#include "base/numbers.h"
 #include "base/status.h"
-#include "model/block.h"
+#include "model/hyena/hyena.h"
+#include "model/m2/m2.h"
+#include "model/transformer.h"
 #include "model/vit/pictures.h"
-#include "model/words.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
-typedef struct vit_block {
-    linear *linear; /* BLOCK_LINEARS */
-    affine before, after;
-} vit_block;
+#include <math.h>
 
 typedef struct vit {
-    int64_t layers, width, heads, inner;
-    danaus_activation activation;
+    block_sizes sizes;
     danaus_dtype dtype; /* of rows */
     pictures pictures;
+    int has_token;                /* an image has a row before those of patches */
+    int has_positions;            /* rows get positions */
     const void *token, *position; /* [width], [tokens][width], in the type of rows */
-    vit_block *blocks;
-    affine last;
 } vit;
 
-static int64_t tokens_of(const vit *m) { return 1 + dn_pictures_patches(&m->pictures); }
-
-/* ---- loading ---- */
-
-static danaus_status read_config(vit *m, const json_t *config, double *epsilon)
+static int64_t tokens_of(const vit *m)
 {
-    int bias = 1;
-    TRY(dn_config_size(config, "hidden_size", MOST_WIDTH, &m->width));
-    TRY(dn_config_size(config, "intermediate_size", MOST_WIDTH, &m->inner));
-    TRY(dn_config_size(config, "num_hidden_layers", MOST_LAYERS, &m->layers));
-    TRY(dn_config_size(config, "num_attention_heads", m->width, &m->heads));
+    return m->has_token + dn_pictures_patches(&m->pictures);
+}
+
+/* ---- all kinds ---- */
+
+static danaus_status configure(
+    danaus_model *model, const json_t *config, double usual_epsilon)
+{
+    vit *m = model->own;
+    danaus_model_info *info = &model->info;
+    m->sizes.epsilon = usual_epsilon;
+    m->dtype = model->arch->mixer->wide ? DANAUS_F32 : model->dtype;
+    TRY(dn_config_blocks(config, &m->sizes));
     TRY(dn_pictures_config(&m->pictures, config));
-    TRY(dn_json_number(config, "layer_norm_eps", epsilon));
-    TRY(dn_json_flag(config, "qkv_bias", &bias));
-    TRY(dn_config_activation(config, &m->activation));
-    m->pictures.width = m->width;
+    m->pictures.width = m->sizes.width;
     m->pictures.dtype = m->dtype;
-    if (m->width % m->heads)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "hidden_size %" PRId64 " is no multiple of num_attention_heads %" PRId64,
-            m->width, m->heads);
-    if (!bias)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "qkv_bias false: q, k and v without a bias");
+    info->layers = m->sizes.layers;
+    info->width = info->embedding = m->sizes.width;
+    info->image_channels = m->pictures.channels;
+    info->image_size = m->pictures.size;
     return DANAUS_OK;
 }
 
-static danaus_status open_block(
-    const vit *m, binder *b, int64_t number, double epsilon, vit_block *to)
+/* The norm behind all blocks; it is read last. */
+static danaus_status open_last(
+    danaus_model *model, binder *b, const char *name, affine *last)
 {
-    const block_shape shape = { m->width, m->inner, m->activation,
-                                dn_pictures_tokens(b->device) };
-    char place[40], path[96];
-    snprintf(place, sizeof place, "encoder.layer.%" PRId64, number);
-    TRY(dn_block_open(to->linear, b, place, "attention", &shape));
-    snprintf(path, sizeof path, "%s.layernorm_before", place);
-    TRY(dn_affine_bind(&to->before, b, path, m->width, epsilon));
-    snprintf(path, sizeof path, "%s.layernorm_after", place);
-    return dn_affine_bind(&to->after, b, path, m->width, epsilon);
+    vit *m = model->own;
+    dn_pictures_count(&m->pictures, b);
+    model->packed += dn_pictures_packed(&m->pictures);
+    return dn_affine_bind(last, b, name, m->sizes.width, m->sizes.epsilon);
 }
 
-static danaus_status bind_all(danaus_model *model, vit *m, binder *b, double epsilon)
+static void close_vit(void *own)
 {
-    static const char patches[] = "embeddings.patch_embeddings.projection";
-    static const char *const others[] = { "pooler.", "embeddings.mask_token", NULL };
-    const int64_t place[] = { 1, tokens_of(m), m->width }, token[] = { 1, 1, m->width };
+    vit *m = own;
+    dn_pictures_close(&m->pictures);
+}
+
+/* ---- ViT ---- */
+
+static danaus_status configure_vit(danaus_model *model, const json_t *config)
+{
+    vit *m = model->own;
+    transformer *blocks = model->blocks;
+    int bias = 1;
+    TRY(configure(model, config, 1e-12));
+    TRY(dn_transformer_config(blocks, config, &m->sizes));
+    TRY(dn_json_flag(config, "qkv_bias", &bias));
+    if (!bias)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "qkv_bias false: q, k and v without a bias");
+    blocks->before = 1;
+    m->has_token = m->has_positions = 1;
+    model->info.heads = blocks->heads;
+    return DANAUS_OK;
+}
+
+static danaus_status bind_vit(danaus_model *model, const json_t *config, binder *b)
+{
+    static const transformer_names names = { "attention.attention", "layernorm_after",
+                                             "layernorm_before" };
+    vit *m = model->own;
+    transformer *blocks = model->blocks;
+    const int64_t place[] = { 1, tokens_of(m), m->sizes.width },
+                  token[] = { 1, 1, m->sizes.width };
     danaus_tensor t;
+    (void)config;
     TRY(dn_pictures_open_classes(&m->pictures, b, "classifier", &model->info.classes));
     b->prefix = "vit.";
     if (!dn_binder_find(b, "embeddings.cls_token", &t))
         b->prefix = "";
-    model->prefix = b->prefix;
     TRY(dn_bind_rows(b, "embeddings.cls_token", 3, token, &m->token));
     TRY(dn_bind_rows(b, "embeddings.position_embeddings", 3, place, &m->position));
     TRY(dn_pictures_open_patches(
-        &m->pictures, b, patches, dn_pictures_tokens(b->device)));
-    for (int64_t i = 0; i < m->layers; i++) {
-        m->blocks[i].linear = model->linear + i * BLOCK_LINEARS;
-        TRY(open_block(m, b, i, epsilon, &m->blocks[i]));
-    }
-    TRY(dn_affine_bind(&m->last, b, "layernorm", m->width, epsilon));
-    dn_pictures_count(&m->pictures, b);
-    return dn_binder_settle(b, others);
+        &m->pictures, b, "embeddings.patch_embeddings.projection"));
+    TRY(dn_transformer_open(blocks, model, b, &names));
+    return open_last(model, b, "layernorm", &blocks->last);
 }
 
-static danaus_status vit_bind(danaus_model *model, vit *m, double epsilon)
-{
-    binder b;
-    TRY(dn_binder_open(&b, model->file, &model->memory, model->dtype));
-    danaus_status status = bind_all(model, m, &b, epsilon);
-    model->others = b.parameters;
-    dn_binder_close(&b);
-    return status;
-}
+/* ---- HyenaViT ---- */
 
-static int vit_recognizes(const json_t *config, span type)
+static danaus_status configure_hyena(danaus_model *model, const json_t *config)
 {
-    (void)config;
-    return dn_span_is(type, "vit");
-}
-
-static danaus_status vit_open(danaus_model *model, const json_t *config)
-{
-    double epsilon = 1e-12;
-    vit *m = dn_calloc(1, sizeof *m);
-    model->own = m;
-    if (!m)
-        return dn_fail_memory(sizeof *m, "a model");
-    m->dtype = model->dtype;
-    TRY(read_config(m, config, &epsilon));
-    model->configured = 1;
-    model->linears = (int)m->layers * BLOCK_LINEARS;
-    model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
-    m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);
-    if (!model->linear || !m->blocks)
-        return dn_fail_memory(
-            (size_t)model->linears * sizeof *model->linear, "a table of layers");
-    TRY(vit_bind(model, m, epsilon));
-    danaus_model_info *info = &model->info;
-    info->layers = m->layers;
-    info->width = info->embedding = m->width;
-    info->heads = m->heads;
-    info->image_channels = m->pictures.channels;
-    info->image_size = m->pictures.size;
-    model->packed = dn_pictures_packed(&m->pictures);
+    const vit *m = model->own;
+    const int on_host = model->memory.device->backend->on_host;
+    hyena *blocks = model->blocks;
+    TRY(configure(model, config, 1e-6));
+    *blocks =
+        (hyena){ .layers = m->sizes.layers,
+                 .width = m->sizes.width,
+                 .inner = m->sizes.inner,
+                 .epsilon = m->sizes.epsilon,
+                 .block_epsilon = m->sizes.epsilon,
+                 .activation = m->sizes.activation,
+                 .dtype = model->dtype,
+                 .head = 1,
+                 .order = 2,
+                 .taps = 5,
+                 .step = on_host ? HYENA_ROWS : GPU_CHUNK_TOKENS,
+                 .shape = { .length = tokens_of(m), .features = 3, .order = 64 } };
+    TRY(dn_hyena_config(blocks, config));
+    model->info.heads = blocks->filters;
     return DANAUS_OK;
 }
 
-static void vit_close(danaus_model *model)
+/* What stands before the blocks of both kinds of long convolutions. */
+static danaus_status open_patches(danaus_model *model, binder *b)
 {
     vit *m = model->own;
-    if (m) {
-        dn_pictures_close(&m->pictures);
-        dn_free(m->blocks);
-    }
-    dn_free(m);
+    TRY(dn_pictures_open_classes(&m->pictures, b, "head", &model->info.classes));
+    return dn_pictures_open_patches(&m->pictures, b, "patch_embed.proj");
+}
+
+static danaus_status bind_hyena(danaus_model *model, const json_t *config, binder *b)
+{
+    static const hyena_names names = { "blocks.", "mixer", "mlp" };
+    hyena *blocks = model->blocks;
+    (void)config;
+    TRY(open_patches(model, b));
+    TRY(dn_hyena_open_blocks(blocks, model, b, &names));
+    return open_last(model, b, "norm", &blocks->last);
+}
+
+/* ---- M2-ViT ---- */
+
+static danaus_status configure_m2(danaus_model *model, const json_t *config)
+{
+    vit *m = model->own;
+    m2 *blocks = model->blocks;
+    TRY(configure(model, config, 1e-6));
+    blocks->input_epsilon = m->sizes.epsilon;
+    blocks->before = 1;
+    blocks->taken = tokens_of(m);
+    m->has_positions = 1;
+    return dn_m2_config(blocks, config, &m->sizes);
+}
+
+/* Sines of t / 10000^(2i / width) in columns 2i, cosines in 2i + 1. */
+static void fill_positions(int64_t rows, int64_t width, double *to)
+{
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < width; i++) {
+            double angle = (double)t / pow(1e4, (double)(i - i % 2) / (double)width);
+            to[t * width + i] = i % 2 ? cos(angle) : sin(angle);
+        }
+}
+
+static danaus_status make_positions(vit *m, binder *b)
+{
+    int64_t numbers = tokens_of(m) * m->sizes.width;
+    void *memory;
+    /* Nothing as large as a configuration says, unless the weights say so, too. */
+    if (b->problems)
+        return DANAUS_OK;
+    TRY(dn_memory_add(b->copies, numbers * dn_size_of(m->dtype), &memory));
+    if (b->copies->outline)
+        return DANAUS_OK;
+    double *made = dn_alloc((size_t)numbers * sizeof *made);
+    if (!made)
+        return dn_fail_memory((size_t)numbers * sizeof *made, "positions");
+    fill_positions(tokens_of(m), m->sizes.width, made);
+    danaus_status status =
+        dn_put_numbers(b->device, DANAUS_F64, made, m->dtype, memory, numbers);
+    dn_free(made);
+    m->position = memory;
+    return status;
+}
+
+/* Filters have to be as long as images have patches. */
+static danaus_status bind_m2(danaus_model *model, const json_t *config, binder *b)
+{
+    static const m2_names names = { "blocks.", "mixer", "norm1", "norm2" };
+    vit *m = model->own;
+    m2 *blocks = model->blocks;
+    TRY(open_patches(model, b));
+    TRY(dn_m2_decide(blocks, b, config, &names));
+    blocks->filter.length = tokens_of(m);
+    TRY(dn_m2_open_blocks(blocks, model, b, &names));
+    TRY(open_last(model, b, "norm", &blocks->last));
+    return make_positions(m, b);
 }
 
 /* ---- running ---- */
 
 /* Memory for images that go through together. */
-typedef struct vit_looking {
+typedef struct looking {
+    danaus_model *model;
     const vit *m;
     danaus_device *device;
     picture_room room;
-    void *memory;
-    int32_t *ids, *positions; /* [tokens] */
-    void *rows;               /* the class token, then a row for each patch */
-    void *h, *n, *q, *k, *v, *mixed, *inner;
-    int32_t *host_ids; /* and positions behind them */
+    void *memory, *blocks; /* blocks: theirs */
+    void *rows;            /* the class token, and patches before they have positions */
+    int32_t *ids, *positions; /* [tokens]: a row's number in `rows`, and in its image */
+    int32_t *host_ids;        /* and positions behind them */
     int64_t *offsets;
-} vit_looking;
+} looking;
 
-static uintptr_t lay(vit_looking *l, uintptr_t at)
+static looking looking_at(danaus_model *model, danaus_device *device, int64_t images)
+{
+    looking l = { .model = model, .m = model->own, .device = device };
+    l.room.images = dn_pictures_together(device, tokens_of(l.m), images);
+    return l;
+}
+
+static uintptr_t lay(looking *l, uintptr_t at)
 {
     const vit *m = l->m;
-    int64_t number = dn_size_of(m->dtype), tokens = l->room.images * tokens_of(m);
-    int64_t row = tokens * m->width * number;
-    void **const arrays[] = { &l->h, &l->n, &l->q, &l->k, &l->v, &l->mixed };
-    l->ids = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
-    l->positions = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
+    int64_t tokens = l->room.images * tokens_of(m);
+    int64_t placed = m->has_positions ? tokens : 0;
     dn_pictures_lay(&m->pictures, l->device, &at, &l->room);
-    l->rows = dn_cut(&at, row + m->width * number);
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        *arrays[i] = dn_cut(&at, row);
-    l->inner = dn_cut(&at, tokens * m->inner * number);
+    l->rows = dn_cut(&at, placed * m->sizes.width * dn_size_of(m->dtype));
+    l->ids = dn_cut(&at, 2 * placed * (int64_t)sizeof *l->ids);
+    l->positions = l->ids + placed;
+    l->blocks = dn_cut(
+        &at, l->model->arch->mixer->bytes(l->model->blocks, tokens, tokens_of(m)));
     return at;
 }
 
-/* Row t of an image is the class token, which is number 0 of `rows`, or a patch. */
-static void number_rows(vit_looking *l)
+/* Patches of image i follow those of image i - 1 in `rows`; all images have the class token,
+   which is row 0. */
+static danaus_status number_rows(looking *l)
 {
-    int64_t tokens = tokens_of(l->m), patches = tokens - 1;
-    int32_t *positions = l->host_ids + l->room.images * tokens;
+    const vit *m = l->m;
+    int64_t tokens = tokens_of(m), patches = dn_pictures_patches(&m->pictures);
+    int64_t all = l->room.images * tokens;
+    size_t bytes = 2 * (size_t)all * sizeof *l->host_ids;
+    l->offsets = dn_calloc((size_t)l->room.images + 1, sizeof *l->offsets);
+    l->host_ids = dn_alloc(bytes);
+    if (!l->offsets || !l->host_ids)
+        return dn_fail_memory(bytes, "positions");
     for (int64_t i = 0; i < l->room.images; i++) {
         l->offsets[i + 1] = (i + 1) * tokens;
         for (int64_t t = 0; t < tokens; t++) {
-            l->host_ids[i * tokens + t] = (int32_t)(t ? i * patches + t : 0);
-            positions[i * tokens + t] = (int32_t)t;
+            int is_token = t < m->has_token;
+            l->host_ids[i * tokens + t] = (int32_t)(is_token ? 0 : i * patches + t);
+            l->host_ids[all + i * tokens + t] = (int32_t)t;
         }
     }
+    return m->has_positions ? danaus_upload(l->device, l->ids, l->host_ids, bytes)
+                            : DANAUS_OK;
 }
 
-static danaus_status open_looking(vit_looking *l)
+static danaus_status open_looking(looking *l)
 {
     const vit *m = l->m;
-    size_t tokens = (size_t)(l->room.images * tokens_of(m));
     TRY(dn_need_memory(l->device, (int64_t)lay(l, 0), "the activations"));
     TRY(danaus_alloc(l->device, lay(l, 0), &l->memory));
     lay(l, (uintptr_t)l->memory);
-    l->host_ids = dn_calloc(2 * tokens, sizeof *l->host_ids);
-    l->offsets = dn_calloc((size_t)l->room.images + 1, sizeof *l->offsets);
-    if (!l->host_ids || !l->offsets)
-        return dn_fail_memory(tokens * sizeof *l->host_ids, "positions");
-    number_rows(l);
-    size_t bytes = tokens * sizeof *l->ids;
-    TRY(danaus_upload(l->device, l->ids, l->host_ids, bytes));
-    TRY(danaus_upload(l->device, l->positions, l->host_ids + tokens, bytes));
+    TRY(number_rows(l));
+    if (!m->has_token)
+        return DANAUS_OK;
     return l->device->backend->copy(
-        l->device, l->rows, m->token, (size_t)(m->width * dn_size_of(m->dtype)));
+        l->device, l->rows, m->token, (size_t)(m->sizes.width * dn_size_of(m->dtype)));
 }
 
-static void close_looking(vit_looking *l)
+static void close_looking(looking *l)
 {
     dn_free(l->host_ids);
     dn_free(l->offsets);
@@ -225,106 +297,107 @@ static void close_looking(vit_looking *l)
 }
 
 static danaus_status embed_patches(
-    const vit_looking *l, int64_t images, const float *pixels)
+    const looking *l, int64_t images, const float *pixels, void *h)
 {
     const vit *m = l->m;
-    TRY(dn_pictures_rows(
-        &m->pictures, l->device, &l->room, images, pixels,
-        dn_at(l->rows, m->dtype, m->width)));
+    void *patches =
+        m->has_positions ? dn_at(l->rows, m->dtype, m->has_token * m->sizes.width) : h;
+    TRY(dn_pictures_rows(&m->pictures, l->device, &l->room, images, pixels, patches));
+    if (!m->has_positions)
+        return DANAUS_OK;
     return l->device->backend->nn->lookup(
         l->device, &(nn_lookup){ .rows = images * tokens_of(m),
-                                 .width = m->width,
+                                 .width = m->sizes.width,
                                  .ids = l->ids,
                                  .positions = l->positions,
                                  .word = l->rows,
                                  .position = m->position,
-                                 .y = l->h,
+                                 .y = h,
                                  .dtype = m->dtype });
 }
 
-/* Runs a block on h + more, where `more` comes from the block before, or is NULL. Updates h
-   and leaves in q what the next block has to add to it. */
-static danaus_status run_block(
-    const vit_looking *l, const vit_block *b, int64_t images, const void *more)
-{
-    const vit *m = l->m;
-    const linear *w = b->linear;
-    danaus_device *device = l->device;
-    int64_t tokens = images * tokens_of(m), width = m->width;
-    TRY(dn_affine_add(&b->before, device, tokens, width, l->h, more, l->n));
-    TRY(dn_linear_run(&w[QUERY], device, tokens, l->n, l->q));
-    TRY(dn_linear_run(&w[KEY], device, tokens, l->n, l->k));
-    TRY(dn_linear_run(&w[VALUE], device, tokens, l->n, l->v));
-    TRY(device->backend->nn->attention(
-        device, &(nn_attention){ .sequences = { images, l->offsets },
-                                 .width = width,
-                                 .heads = m->heads,
-                                 .q = l->q,
-                                 .k = l->k,
-                                 .v = l->v,
-                                 .y = l->mixed,
-                                 .dtype = m->dtype }));
-    TRY(dn_linear_run(&w[OUTPUT], device, tokens, l->mixed, l->q));
-    TRY(dn_affine_add(&b->after, device, tokens, width, l->h, l->q, l->n));
-    TRY(dn_linear_run(&w[UP], device, tokens, l->n, l->inner));
-    return dn_linear_run(&w[DOWN], device, tokens, l->inner, l->q);
-}
-
-/* Class tokens after the last normalisation. */
+/* Class tokens after the last norm, or means over the rows of each image. */
 static danaus_status look(const void *looks, int64_t images, const float *pixels)
 {
-    const vit_looking *l = looks;
+    const looking *l = looks;
     const vit *m = l->m;
-    TRY(embed_patches(l, images, pixels));
-    for (int64_t i = 0; i < m->layers; i++)
-        TRY(run_block(l, &m->blocks[i], images, i ? l->q : NULL));
-    TRY(dn_affine_add(
-        &m->last, l->device, images * tokens_of(m), m->width, l->h, l->q, l->n));
+    const mixer_kind *mixer = l->model->arch->mixer;
+    void *blocks = l->model->blocks, *h;
+    const token_chunk c = { .sequences = { images, l->offsets },
+                            .tokens = images * tokens_of(m) };
+    TRY(embed_patches(l, images, pixels, mixer->rows(blocks, &c, l->blocks)));
+    TRY(mixer->run(blocks, l->device, &c, l->blocks, &h));
     return l->device->backend->nn->pool(
-        l->device, &(nn_pool){ .sequences = { images, l->offsets },
-                               .width = m->width,
-                               .first = 1,
-                               .x = l->n,
+        l->device, &(nn_pool){ .sequences = c.sequences,
+                               .width = m->sizes.width,
+                               .first = m->has_token,
+                               .x = h,
                                .y = l->room.embeddings,
                                .dtype = m->dtype });
 }
 
-static danaus_status vit_look(
+static danaus_status look_at(
     danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
     int classify, float *to)
 {
-    const vit *m = model->own;
-    vit_looking l = { .m = m, .device = device };
-    l.room.images = dn_pictures_together(device, tokens_of(m), images);
+    looking l = looking_at(model, device, images);
     danaus_status status = open_looking(&l);
     if (status == DANAUS_OK)
         status = dn_pictures_look(
-            &m->pictures, device, &l.room, look, &l, images, pixels, classify, to);
+            &l.m->pictures, device, &l.room, look, &l, images, pixels, classify, to);
     close_looking(&l);
     return status;
 }
 
-static danaus_status vit_cost(
+static danaus_status add_cost(
     danaus_model *model, danaus_device *device, int64_t images, danaus_model_cost *cost)
 {
-    const vit *m = model->own;
-    double tokens = (double)tokens_of(m) * (double)images;
-    vit_looking l = { .m = m, .device = device };
-    l.room.images = dn_pictures_together(device, tokens_of(m), images);
+    looking l = looking_at(model, device, images);
+    int64_t tokens = tokens_of(l.m);
     cost->memory = (int64_t)lay(&l, 0);
-    cost->linear = dn_pictures_operations(&m->pictures, images);
+    cost->linear = dn_pictures_operations(&l.m->pictures, images);
     for (int i = 0; i < model->linears; i++)
-        cost->linear += 2 * (double)model->linear[i].parameters * tokens;
-    cost->mixing = 4 * (double)(m->layers * m->width) * (double)tokens_of(m) * tokens;
+        cost->linear +=
+            2 * (double)model->linear[i].parameters * (double)(tokens * images);
+    TRY(model->arch->mixer->cost(model->blocks, device, tokens, cost));
+    cost->mixing *= (double)images;
     return DANAUS_OK;
 }
 
-static const viewer vit_viewer = { vit_look, vit_cost };
+static const viewer vit_viewer = { look_at, add_cost };
+
+/* ---- the architectures ---- */
 
 const arch dn_arch_vit = {
     .name = "vit",
-    .recognizes = vit_recognizes,
-    .open = vit_open,
-    .close = vit_close,
+    .types = { { .name = "vit" } },
+    .mixer = &dn_transformer_mixer,
+    .size = sizeof(vit),
+    .configure = configure_vit,
+    .bind = bind_vit,
+    .others = (const char *const[]){ "pooler.", "embeddings.mask_token", NULL },
+    .close = close_vit,
+    .viewer = &vit_viewer,
+};
+
+const arch dn_arch_hyena_vit = {
+    .name = "hyena-vit",
+    .types = { { .name = "hyena_vit" } },
+    .mixer = &dn_hyena_mixer,
+    .size = sizeof(vit),
+    .configure = configure_hyena,
+    .bind = bind_hyena,
+    .close = close_vit,
+    .viewer = &vit_viewer,
+};
+
+const arch dn_arch_m2_vit = {
+    .name = "m2-vit",
+    .types = { { .name = "m2_vit" } },
+    .mixer = &dn_m2_mixer,
+    .size = sizeof(vit),
+    .configure = configure_m2,
+    .bind = bind_m2,
+    .close = close_vit,
     .viewer = &vit_viewer,
 };
