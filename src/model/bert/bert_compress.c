@@ -9,11 +9,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert_work.h"
 
-#include "base/mem.h"
-#include "base/numbers.h"
 #include "base/status.h"
 #include "math/lapack_library.h"
-#include "model/compress/least.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -156,16 +153,18 @@ static danaus_status add_moments(
     return DANAUS_OK;
 }
 
-static danaus_status bound_layer(
-    const bert_work *w, int64_t number, int layer, targets *part, fit *f)
+static danaus_status rate_layer(
+    const bert_work *w, int64_t number, int layer, targets *part, linear *made)
 {
     const stage_sums *s = sums_of(w, number);
+    const linear *old = &w->model->linear[number];
     targets t;
     if (is_part(layer))
-        return dn_targets_bound(part, f);
+        return dn_rate_layer(old, part, made);
     TRY(dn_targets_map(
-        f->rows, f->cols, w->target[number].wide, w->texts.tokens, s->x, s->xx, &t));
-    danaus_status status = dn_targets_bound(&t, f);
+        old->rows, old->cols, w->target[number].wide, w->texts.tokens, s->x, s->xx,
+        &t));
+    danaus_status status = dn_rate_layer(old, &t, made);
     dn_targets_free(&t);
     return status;
 }
@@ -173,26 +172,14 @@ static danaus_status bound_layer(
 static danaus_status fit_layer(bert_work *w, int64_t number, int layer, stage_fit *from)
 {
     target *t = &w->target[number];
-    const moments *m = &from->of[layer];
-    const linear *old = &w->model->linear[number];
     fit_problem p;
-    fit f;
-    TRY(dn_problem_make(m, t->wide, t->side, dn_ridge_of(w->how), &p));
-    danaus_status status =
-        dn_problem_best(&p, w->ranks[number], w->how->candidates, &f);
+    TRY(dn_problem_make(&from->of[layer], t->wide, t->side, dn_ridge_of(w->how), &p));
+    danaus_status status = dn_replace_layer(
+        &w->model->linear[number], w->device, &p, w->ranks[number], w->how->candidates,
+        &t->made);
     dn_problem_free(&p);
     TRY(status);
-    status = bound_layer(w, number, layer, &from->part, &f);
-    if (status == DANAUS_OK)
-        status = dn_linear_fitted(
-            &t->made, w->device, old->name, &f,
-            &(linear_shape){ .activation = layer == UP ? w->m->activation : 0,
-                             .tokens = CHUNK_TOKENS });
-    dn_fit_free(&f);
-    if (status == DANAUS_OK)
-        t->made.speedup =
-            danaus_ks_plan_seconds(old->plan) / dn_linear_seconds(&t->made);
-    return status;
+    return rate_layer(w, number, layer, &from->part, &t->made);
 }
 
 static danaus_status fit_stage(

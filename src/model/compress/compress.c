@@ -14,10 +14,8 @@
 #include "base/status.h"
 #include "danaus/factorize.h"
 #include "math/lapack_library.h"
-#include "model/compress/least.h"
 #include "model/compress/layers.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #define USUAL_RIDGE 0.05
@@ -84,6 +82,25 @@ danaus_status dn_find_budgets(
     return status;
 }
 
+/* ---- a layer ---- */
+
+danaus_status dn_replace_layer(
+    const linear *old, danaus_device *device, const fit_problem *p, int64_t rank,
+    uint32_t candidates, linear *made)
+{
+    fit f;
+    TRY(dn_problem_best(p, rank, candidates, &f));
+    danaus_status status = dn_linear_fitted(made, device, old->name, &f, &old->shape);
+    dn_fit_free(&f);
+    return status;
+}
+
+danaus_status dn_rate_layer(const linear *old, targets *t, linear *made)
+{
+    made->speedup = danaus_ks_plan_seconds(old->plan) / dn_linear_seconds(made);
+    return dn_targets_bound(t, &made->fitted);
+}
+
 /* ---- moments ---- */
 
 /* Sums over the rows x that layers read now, and over the dense model's x' with them. */
@@ -129,19 +146,6 @@ static danaus_status make_problem(
     return status;
 }
 
-/* Fits a layer, beside the one that it is to replace. */
-static danaus_status make_layer(
-    const compress_work *w, watched_layer *p, const fit_problem *task, int64_t rank,
-    uint32_t candidates)
-{
-    fit f;
-    TRY(dn_problem_best(task, rank, candidates, &f));
-    danaus_status status =
-        dn_linear_fitted(&p->other, w->device, p->layer->name, &f, &p->layer->shape);
-    dn_fit_free(&f);
-    return status;
-}
-
 /* ---- what a layer is worth ---- */
 
 /* The rank to try a layer with: that of its share of the weights, or a smaller one, without
@@ -173,7 +177,7 @@ static danaus_status weigh(
     if (!s->count || c->count < 2)
         return DANAUS_OK;
     int64_t rank = rank_to_try(w, c), n = dn_samples_batch(s, 0);
-    TRY(make_layer(w, p, task, rank, 0));
+    TRY(dn_replace_layer(p->layer, w->device, task, rank, 0, &p->other));
     dn_layer_swap(p);
     danaus_status status = dn_samples_run(w->model, w->device, s, 0, n, w->found);
     dn_layer_swap(p);
@@ -233,16 +237,14 @@ static danaus_status add_inputs(
     return DANAUS_OK;
 }
 
-/* The lower bound of a fitted layer, and its speedup over the dense one. */
+/* By the layer's inputs in the dense model. */
 static danaus_status rate_layer(watched_layer *p)
 {
     const linear *layer = p->layer;
-    linear *made = &p->other;
     targets t;
     TRY(dn_targets_map(layer->rows, layer->cols, p->weight, p->rows, p->x, p->xx, &t));
-    danaus_status status = dn_targets_bound(&t, &made->fitted);
+    danaus_status status = dn_rate_layer(layer, &t, &p->other);
     dn_targets_free(&t);
-    made->speedup = danaus_ks_plan_seconds(layer->plan) / dn_linear_seconds(made);
     return status;
 }
 
@@ -254,7 +256,8 @@ static danaus_status fit_layers(
         watched_layer *p = &w->layers[i];
         fit_problem task;
         TRY(make_problem(w, p, in, &task));
-        danaus_status status = make_layer(w, p, &task, w->ranks[i], w->how->candidates);
+        danaus_status status = dn_replace_layer(
+            p->layer, w->device, &task, w->ranks[i], w->how->candidates, &p->other);
         dn_problem_free(&task);
         TRY(status);
         TRY(rate_layer(p));

@@ -5,6 +5,7 @@
 
 #include "model/arch.h"
 #include "model/compress/fit.h"
+#include "model/compress/least.h"
 #include "model/compress/samples.h"
 
 /* Like danaus_model_compress(), by the layers' inputs; without samples only by their weights.
@@ -25,6 +26,14 @@ danaus_status dn_find_budgets(
 
 /* The share, candidates and reserved fields. */
 danaus_status dn_compression_check(const danaus_model_compression *how);
+
+/* Fits a layer to a problem (dn_problem_best()), beside the dense layer that it is to replace. */
+danaus_status dn_replace_layer(
+    const linear *old, danaus_device *device, const fit_problem *p, int64_t rank,
+    uint32_t candidates, linear *made);
+
+/* The lower bound of a fitted layer for these targets, and its speedup over the dense one. */
+danaus_status dn_rate_layer(const linear *old, targets *t, linear *made);
 
 double dn_ridge_of(const danaus_model_compression *how);
 
