@@ -25,6 +25,7 @@ LAYERS = {
     "src/gpu": ["gpu/", "base/", "math/", "device/", "danaus/", "normal.h"],  # of texts
     "src/gpu/run": ["gpu/", "conv/frame.h", "base/", "math/", "device/", "danaus/"],
     "src/cuda": ["cuda/", "gpu/", "base/", "math/", "device/", "danaus/"],
+    "src/opencl": ["opencl/", "gpu/", "base/", "math/", "device/", "danaus/"],
     "src/model": ["model/", "base/", "math/", "io/", "device/", "danaus/"],
     "common": ["common/", "danaus/"],
     "cli": ["cli/", "common/", "danaus/"],
@@ -43,7 +44,8 @@ OUTSIDE = {
     r"utf8proc\.h": ["src/tokens/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
-    r"dlfcn\.h": ["src/cuda/", "src/math/", "bench/", "tests/", "python/torch/"],
+    r"dlfcn\.h": ["src/base/", "src/math/", "bench/", "tests/", "python/torch/"],
+    r"CL/.*": ["src/opencl/"],
     r"sndfile\.h|samplerate\.h": ["cli/sound.c"],
     r"fftw3\.h": ["bench/", "tests/"],
     r"omp\.h": [],

@@ -29,7 +29,7 @@ out=build/quickstart
 mkdir -p $out
 
 packages="build-essential cmake ninja-build pkg-config libjansson-dev libutf8proc-dev
-    libopenblas-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
+    libopenblas-dev opencl-headers libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
     python3-numpy python3-matplotlib python3-pip debian-faq debian-policy"
 [ -z "$from_python" ] || packages="$packages python3-venv"
 missing=

@@ -19,7 +19,7 @@
 #                GCC's sanitizer leaves its own locks shut;
 #                the share of lines of src that they run: at least 95 %
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
-#     options    the library without CUDA and AVX-512; programs with a static one, without
+#     options    the library without CUDA, OpenCL and AVX-512; programs with a static one, without
 #                sound and BLAS
 #     fuzz       every fuzzer for FUZZ_SECONDS (10) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels for NEON in small,
@@ -219,7 +219,7 @@ part_asan() {
     check "asan builds" build asan || return
     take_kernels asan
     find build/asan -name '*.gcda' -delete
-    run_ctest asan -LE 'install|abi|bench|docs' \
+    run_ctest asan -LE 'install|abi|bench|docs|opencl' \
         -E '_fork|cpu:avx512|(kernel|property)_.*@emulated|compress_kinds|conv_error@cpu:avx2|unit_conv_model'
     export DANAUS_TEST_SHARE=$share
     check "the tests run 95 % of the lines of src" covered
@@ -255,8 +255,8 @@ programs_run() { "$1/danaus" info > /dev/null && "$1/danaus-bench" --version; }
 
 # What a static library leaves to its users is linked, too.
 part_options() {
-    check "the library builds without CUDA and AVX-512" build_with cuda danaus \
-        -DDANAUS_CUDA=OFF -DDANAUS_CLI=OFF -DDANAUS_AVX512=OFF
+    check "the library builds without CUDA, OpenCL and AVX-512" build_with cuda danaus \
+        -DDANAUS_CUDA=OFF -DDANAUS_OPENCL=OFF -DDANAUS_CLI=OFF -DDANAUS_AVX512=OFF
     check "the programs build static, without sound and a C interface of BLAS" \
         build_with static 'danaus-program danaus-bench' -DBUILD_SHARED_LIBS=OFF \
         -DDANAUS_SOUND=OFF -DDANAUS_CBLAS_INCLUDE= -DDANAUS_LINK_LAPACK=ON &&
@@ -319,6 +319,7 @@ configured=
 share=${DANAUS_TEST_SHARE:-1}
 need build-essential ccache cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
     libutf8proc-dev libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
+    opencl-headers ocl-icd-libopencl1 pocl-opencl-icd \
     python3 python3-numpy python3-scipy python3-matplotlib
 export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
 

@@ -82,7 +82,8 @@ DANAUS_API const char *danaus_device_operation(const danaus_device *device, int 
 DANAUS_API danaus_status danaus_device_sync(danaus_device *device);
 
 /* GPU only: run on the caller's stream from now on; NULL: the default stream. The host does
-   not wait. */
+   not wait. On a device of OpenCL it is a cl_command_queue in order of the device's context, and
+   the host waits for the queue before. */
 DANAUS_API danaus_status danaus_device_set_stream(danaus_device *device, void *stream);
 
 /* CPU only: threads >= 1 for each product, including the caller's. 0, the initial value,

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "gpu/run/images/bundle.h"
-#include "cuda/library.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -195,6 +194,16 @@ static danaus_status cuda_set_allocator(
     RETURN_INSIDE(cuda(dev), dn_cuda_set_scratch(cuda(dev), NULL, 0, allocator));
 }
 
+static danaus_status cuda_locate(const char *name, const char *place)
+{
+    late_library *const libraries[] = { &dn_cuda_nvrtc, &dn_cuda_cublas };
+    for (int i = 0; i < 2; i++)
+        if (!strcmp(libraries[i]->name, name))
+            return dn_library_locate(libraries[i], place);
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "\"%.40s\" is no library: nvrtc and cublas are", name);
+}
+
 const backend dn_backend_cuda = {
     .name = "cuda",
     .shares_tuning = 1,
@@ -232,5 +241,5 @@ const backend dn_backend_cuda = {
     .import_kernels = dn_bundle_import,
     .list_kernels = dn_bundle_list,
     .use_kernels = dn_shipped_use,
-    .locate_library = dn_cuda_locate,
+    .locate_library = cuda_locate,
 };

@@ -8,13 +8,12 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "cuda/library.h"
 #include "math/pattern.h"
 
 #include <string.h>
 
 #define FUNCTIONS "cuda/blas.def"
-#include "cuda/library.inc"
+#include "base/library.inc"
 
 enum {
     LT = 0
@@ -82,7 +81,7 @@ static danaus_status start(void)
     return DANAUS_OK;
 }
 
-cuda_library dn_cuda_cublas = {
+late_library dn_cuda_cublas = {
     .files = files,
     .symbols = names,
     .count = SYMBOLS,
@@ -97,7 +96,7 @@ cuda_library dn_cuda_cublas = {
 
 static danaus_status get_blas(const functions **b)
 {
-    TRY(dn_cuda_open_library(&dn_cuda_cublas));
+    TRY(dn_library_open(&dn_cuda_cublas));
     *b = &opened;
     return DANAUS_OK;
 }

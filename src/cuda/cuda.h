@@ -3,6 +3,7 @@
 #ifndef DN_CUDA_CUDA_H
 #define DN_CUDA_CUDA_H
 
+#include "base/library.h"
 #include "base/thread.h"
 #include "cuda/driver.h"
 #include "gpu/run/run.h"
@@ -113,6 +114,9 @@ struct cuda_device {
     cuda_form *recorded, *patched; /* whose launches are captured, or given arguments */
     int launches;                  /* of it, so far; -1: others than it has */
 };
+
+/* Libraries whose place the caller may name. */
+extern late_library dn_cuda_nvrtc, dn_cuda_cublas;
 
 /* Makes the device's context current; leave restores the caller's. */
 danaus_status dn_cuda_enter(cuda_device *d, int *pushed);

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "cuda/library.h"
+#include "base/library.h"
 
 #include <string.h>
 
@@ -42,7 +42,7 @@ static danaus_status start(void)
     return DANAUS_OK;
 }
 
-static cuda_library library = {
+static late_library library = {
     .files = files,
     .symbols = names,
     .count = SYMBOLS,
@@ -81,7 +81,7 @@ danaus_status dn_cuda_check_process(void)
 
 danaus_status dn_cuda_driver(const cuda_driver **driver)
 {
-    TRY(dn_cuda_open_library(&library));
+    TRY(dn_library_open(&library));
     TRY(dn_cuda_check_process());
     *driver = &opened;
     return DANAUS_OK;

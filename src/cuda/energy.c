@@ -4,14 +4,14 @@
 #include "cuda/cuda.h"
 
 #include "base/status.h"
-#include "cuda/library.h"
+#include "base/library.h"
 
 #include <string.h>
 
 #define NOT_SUPPORTED 3 /* NVML_ERROR_NOT_SUPPORTED */
 
 #define FUNCTIONS "cuda/nvml.def"
-#include "cuda/library.inc"
+#include "base/library.inc"
 
 static const char *const files[] = { "libnvidia-ml.so.1", "libnvidia-ml.so", NULL };
 
@@ -28,7 +28,7 @@ static danaus_status nvml_status(int error, const char *call)
 
 static danaus_status start(void) { return nvml_status(opened.Init(), "Init"); }
 
-static cuda_library library = {
+static late_library library = {
     .files = files,
     .symbols = names,
     .count = SYMBOLS,
@@ -41,7 +41,7 @@ danaus_status dn_cuda_energy(danaus_device *dev, double *joules)
 {
     cuda_device *d = (cuda_device *)dev;
     unsigned long long millijoules = 0;
-    TRY(dn_cuda_open_library(&library));
+    TRY(dn_library_open(&library));
     if (!d->nvml) {
         char id[32];
         nvml_device found = NULL;

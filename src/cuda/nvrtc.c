@@ -1,10 +1,10 @@
 /* Opening libnvrtc and compiling with it. */
 // SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
 #include "cuda/nvrtc.h"
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "cuda/library.h"
 #include "gpu/gpu.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 typedef struct nvrtc_program_ *nvrtc_program;
 
 #define FUNCTIONS "cuda/nvrtc.def"
-#include "cuda/library.inc"
+#include "base/library.inc"
 
 /* Beside the target. */
 static const char *const options[] = { "--std=c++17",
@@ -37,7 +37,7 @@ static const char *const files[] = {
     NULL,
 };
 
-cuda_library dn_cuda_nvrtc = {
+late_library dn_cuda_nvrtc = {
     .files = files,
     .symbols = names,
     .count = SYMBOLS,
@@ -158,7 +158,7 @@ danaus_status dn_nvrtc_compile(
     int target = 0, exact = 0, count = OPTIONS;
     char architecture[MOST_OPTION];
     const char *given[OPTIONS + 2] = { architecture };
-    TRY(dn_cuda_open_library(&dn_cuda_nvrtc));
+    TRY(dn_library_open(&dn_cuda_nvrtc));
     TRY(find_target(n, arch, &target, &exact));
     write_target(target, exact, architecture);
     memcpy(given + 1, options, sizeof options);

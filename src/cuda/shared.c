@@ -11,8 +11,6 @@
 
 #include <stdio.h>
 
-#define LEAST_ARCH 70
-
 /* ---- contexts ---- */
 
 danaus_status dn_cuda_enter_gpu(const cuda_gpu *g, int *pushed)
@@ -62,7 +60,7 @@ static danaus_status read_facts(
         .bandwidth = 2e3 * value[MEMORY_CLOCK] * value[BUS] / 8,
     };
     dn_gpu_fill_rates(facts, 1e3 * value[CLOCK]);
-    if (facts->arch < LEAST_ARCH)
+    if (facts->arch < GPU_LEAST_CUDA)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "this GPU has compute capability %d.%d, danaus needs 7.0 or later",

@@ -25,11 +25,15 @@
 #include "base/text.h"
 #include "device/backend.h"
 
+/* Architectures of CUDA begin here; a device of another driver has its number. */
+#define GPU_LEAST_CUDA 70
+
 /* What cost models and grids may know of a device. */
 typedef struct gpu_facts {
-    int arch;         /* ten times the compute capability: 75, 90 */
-    int units;        /* multiprocessors */
-    double clock;     /* of theirs, Hz */
+    int arch;     /* ten times the compute capability: 75, 90; below GPU_LEAST_CUDA only
+                         portable rows run */
+    int units;    /* multiprocessors */
+    double clock; /* of theirs, Hz */
     int64_t shared;   /* bytes of shared memory that a block may have */
     int64_t l2;       /* bytes */
     int64_t memory;   /* bytes */

@@ -26,7 +26,7 @@ SECONDS = 240  # for each command, with sanitizers and beside other tests
 
 # What is not run here: a pattern of the command, and why. Its options are looked up all the same.
 NOT_RUN = {
-    r"cuda:0|danaus kernels|bundle_kernels": "a GPU's",
+    r"cuda:0|opencl:0|danaus kernels|bundle_kernels": "a GPU's",
     r"^danaus calibrate": "seconds of measuring; tests/cli runs it",
     r"^danaus-bench conv|^danaus-bench ks": "seconds of measuring; tests/bench runs them",
     r"build/release/danaus info": "the program by another name",

@@ -12,7 +12,9 @@ void (*emulator_barrier)(void);
 unsigned char *emulator_shared; /* what a launch gives a block, before no memory */
 
 #define KERNEL             void
-#define LOCAL              static __attribute__((aligned(16)))
+#define GLOBAL
+#define LOCAL
+#define IN_BLOCK           static __attribute__((aligned(16)))
 #define SHARED(type, name) type *name = (type *)emulator_shared
 #define FN                 static inline
 #define RESTRICT           restrict

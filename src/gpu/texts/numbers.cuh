@@ -22,23 +22,23 @@ FN float narrow(double v, int further)
     return f;
 }
 
-FN real part_at(const void *from, int type, int64 n, int further)
+FN real part_at(const GLOBAL void *from, int type, int64 n, int further)
 {
     if (type == F32)
-        return ((const float *)from)[n];
+        return ((const GLOBAL float *)from)[n];
     if (type == F16)
-        return f16_load(((const unsigned short *)from)[n]);
+        return f16_load(((const GLOBAL unsigned short *)from)[n]);
     if (type == BF16)
-        return UNBITS((unsigned)((const unsigned short *)from)[n] << 16);
+        return UNBITS((unsigned)((const GLOBAL unsigned short *)from)[n] << 16);
 #if defined TYPE_f64 || defined TYPE_c128
-    return ((const double *)from)[n];
+    return ((const GLOBAL double *)from)[n];
 #else
-    return narrow(((const double *)from)[n], further);
+    return narrow(((const GLOBAL double *)from)[n], further);
 #endif
 }
 
 /* further: it is to be rounded to X. */
-FN S number_at(const void *from, int type, int64 n, int further)
+FN S number_at(const GLOBAL void *from, int type, int64 n, int further)
 {
 #if COMPLEX
     S s = { part_at(from, type, 2 * n, 0), part_at(from, type, 2 * n + 1, 0) };

@@ -9,17 +9,17 @@
 #include "simt.h"
 
 typedef struct job {
-    const int64 *start, *place;
-    const X *from;
-    X *to;
-    const S *bias;
+    const GLOBAL int64 *start, *place;
+    const GLOBAL X *from;
+    GLOBAL X *to;
+    const GLOBAL S *bias;
     int64 rows, columns, from_next, from_across, to_next, to_across, add, activation;
 } job;
 
 /* The sum of what goes to place p of column s. */
-FN S picked(const job *j, int64 p, int64 s)
+FN S picked(const GLOBAL job *j, int64 p, int64 s)
 {
-    const X *from = j->from + s * j->from_across;
+    const GLOBAL X *from = j->from + s * j->from_across;
     S sum = zero();
     if (!j->start) {
         int64 place = j->place ? j->place[p] : p;
@@ -32,7 +32,7 @@ FN S picked(const job *j, int64 p, int64 s)
 
 KERNEL pick(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
+    const GLOBAL job *j = WHOLE(t);
     int along_rows = j->to_next == 1, activation = (int)j->activation;
     int64 inner = along_rows ? j->rows : j->columns;
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->rows * j->columns;
@@ -40,7 +40,7 @@ KERNEL pick(TABLE(job) t)
     {
         int64 p = along_rows ? i % inner : i / inner;
         int64 s = along_rows ? i / inner : i % inner;
-        X *to = j->to + p * j->to_next + s * j->to_across;
+        GLOBAL X *to = j->to + p * j->to_next + s * j->to_across;
         S sum = picked(j, p, s);
         if (j->add)
             sum = plus(load(*to), sum);

@@ -4,6 +4,10 @@
    X is the type of x and y, S the type of sums. V sums are 16 bytes.
    TYPE_f32, TYPE_f16, ... says which.
 
+   GLOBAL stands before what a pointer into the device's memory points to, LOCAL before what lies
+   in the memory of a block; other pointers are to a thread's own variables. IN_BLOCK declares an
+   array in the memory of a block, in a kernel's outermost braces.
+
    A kernel that does several jobs at once has a table of them as its only argument,
    KERNEL ks(TABLE(jobs) t), which WHOLE(t) points to. */
 // SPDX-License-Identifier: Apache-2.0
@@ -14,7 +18,9 @@
 #        define RESIDENT (512 / THREADS)
 #    endif
 #    define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-#    define LOCAL  __shared__ __align__(16)
+#    define GLOBAL
+#    define LOCAL
+#    define IN_BLOCK __shared__ __align__(16)
 /* All the memory that a launch gives a block, as an array. */
 #    define SHARED(type, name)                                                         \
         extern __shared__ __align__(16) unsigned char shared_bytes[];                  \
@@ -81,6 +87,44 @@ FN unsigned short bf16_store(float f)
     return h;
 }
 #    endif
+#elif defined __OPENCL_C_VERSION__
+#    define KERNEL     kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+#    define GLOBAL     global
+#    define LOCAL      local
+#    define IN_BLOCK   local __attribute__((aligned(16)))
+#    define FN         static inline
+#    define RESTRICT   restrict
+#    define UNROLL     _Pragma("unroll")
+#    define ROLL       _Pragma("unroll 1")
+#    define BARRIER()  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#    define THREAD     ((int)get_local_id(0))
+#    define BLOCK      ((int64)get_group_id(0))
+#    define BLOCKS     ((int64)get_num_groups(0))
+#    define ALIGNED(n) __attribute__((aligned(n)))
+/* Tables lie in the device's memory. */
+#    define TABLE(T)   const global T *
+#    define WHOLE(t)   (t)
+#    define PUT_WORDS(to, w)                                                           \
+        (*(global uint4 *)(to) = (uint4)((w)[0], (w)[1], (w)[2], (w)[3]))
+#    define FORGET(i)        ((void)(i))
+#    define BITS(f)          as_uint(f)
+#    define UNBITS(u)        as_float(u)
+#    define FMA              fma
+#    define ERF              erf
+#    define EXP              exp
+#    define SQRT             sqrt
+#    define SIN              sin
+#    define LOG              log
+#    define FAST_EXP         exp
+#    define FAST_RATIO(s, t) ((s) / (t))
+typedef long int64;
+FN float f16_load(unsigned short h) { return vload_half(0, (const half *)&h); }
+FN unsigned short f16_store(float f)
+{
+    unsigned short h;
+    vstore_half_rte(f, 0, (half *)&h);
+    return h;
+}
 #endif
 
 /* ---- element types ---- */
@@ -209,7 +253,7 @@ FN S activate(S s, int activation)
 #endif
 
 /* activation(sum + *bias) + *residual; a pointer that is NULL adds nothing. */
-FN X end(S sum, const S *bias, int activation, const X *residual)
+FN X end(S sum, const GLOBAL S *bias, int activation, const GLOBAL X *residual)
 {
     sum = activate(bias ? plus(sum, *bias) : sum, activation);
     return store(residual ? plus(sum, load(*residual)) : sum);

@@ -5,8 +5,8 @@
 #include "numbers.cuh"
 
 KERNEL conv(
-    const void *k, const void *k_reverse, const void *skip, int type, S *windows,
-    int64 filters, int64 points, int64 taps, int64 length, int64 positive,
+    const GLOBAL void *k, const GLOBAL void *k_reverse, const GLOBAL void *skip, int type,
+    GLOBAL S *windows, int64 filters, int64 points, int64 taps, int64 length, int64 positive,
     int64 negative, int is_periodic)
 {
     int64 i = BLOCK * THREADS + THREAD, filter = i / (2 * points), j = i % (2 * points);

@@ -47,7 +47,7 @@ KERNEL conv(
     int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
     int64 before, int64 after, const packed_window *packed, int flags, norms *to)
 {
-    LOCAL norms all[THREADS];
+    IN_BLOCK norms all[THREADS];
     rows r = { length, batch,  channels, windows, step,
                lead,   before, after,    packed,  flags };
     int part = (int)(BLOCK % PARTS);

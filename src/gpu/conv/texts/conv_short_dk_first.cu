@@ -171,7 +171,7 @@ KERNEL conv(
     int64 parts, int taps, int ahead, int groups, const sequence *RESTRICT of,
     int64 sequences)
 {
-    LOCAL S all[(SLOTS + 1) * THREADS];
+    IN_BLOCK S all[(SLOTS + 1) * THREADS];
     channel q;
     q.dy = dy;
     q.u = u;

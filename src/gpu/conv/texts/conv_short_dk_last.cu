@@ -103,8 +103,8 @@ KERNEL conv(
     S *RESTRICT dk, S *RESTRICT dbias, int64 channels, int64 length, int64 batch,
     int64 parts, int taps, int shift, int groups, int lanes_log2)
 {
-    LOCAL S all[(SLOTS + 1) * WIDTH * THREADS];
-    LOCAL S staged[SLOTS][STAGED];
+    IN_BLOCK S all[(SLOTS + 1) * WIDTH * THREADS];
+    IN_BLOCK S staged[SLOTS][STAGED];
     int lane = THREAD & ((1 << lanes_log2) - 1), row = THREAD >> lanes_log2;
     int across = WIDTH << lanes_log2, strips = THREADS >> lanes_log2;
     int64 tiles = (channels + across - 1) / across;

@@ -18,7 +18,7 @@ KERNEL conv(
     int64 channels, int64 length, int64 batch, int taps, int reversed, int shift,
     int lanes_log2, int steps)
 {
-    LOCAL S staged[SLOTS][STAGED];
+    IN_BLOCK S staged[SLOTS][STAGED];
     int lane = THREAD & ((1 << lanes_log2) - 1), strip = THREAD >> lanes_log2;
     int across = WIDTH << lanes_log2, down = (THREADS >> lanes_log2) * TIMES;
     int64 groups = (channels + across - 1) / across;

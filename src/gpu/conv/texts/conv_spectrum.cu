@@ -36,7 +36,7 @@ FN S meet(S *most, S peak)
 
 KERNEL conv(const C *from, unsigned char *to, int is_first)
 {
-    LOCAL S most[THREADS];
+    IN_BLOCK S most[THREADS];
     int piece = (int)(BLOCK % ROWS), each = POINTS / ROWS;
     const C *own = from + BLOCK / ROWS * POINTS;
     unsigned char *rows = to + BLOCK / ROWS * ROWS * ROW_BYTES;

@@ -33,7 +33,7 @@ KERNEL conv(
     const S *k, const S *ring, S *y, int64 share, int64 whole, int64 from, int64 count,
     int64 time, int segments, int columns)
 {
-    LOCAL S part[TIMES][LANES];
+    IN_BLOCK S part[TIMES][LANES];
     int64 tiles = (count + TIMES - 1) / TIMES, channel = BLOCK / tiles;
     int own = THREAD / LANES, lane = THREAD % LANES;
     int64 i = BLOCK % tiles * TIMES + own;

@@ -18,11 +18,13 @@ FN S together(const S *own)
     return sum;
 }
 
-KERNEL dbias(const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab, int64 rows)
+KERNEL dbias(
+    const GLOBAL X *RESTRICT dy, GLOBAL S *RESTRICT part, int64 batch, int64 slab,
+    int64 rows)
 {
     int64 slabs = (batch + slab - 1) / slab;
 #if LAST
-    LOCAL S sums[THREADS];
+    IN_BLOCK S sums[THREADS];
     for (int64 n = BLOCK; n < rows * slabs; n += BLOCKS) {
         int64 row = n % rows, s = n / rows * slab;
         int64 end = s + slab < batch ? s + slab : batch;
@@ -37,10 +39,10 @@ KERNEL dbias(const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab, in
                     own[u] = plus(own[u], load(dy[row * batch + s + u * THREADS]));
         }
         sums[THREAD] = together(own);
-        for (int half = THREADS / 2; half; half /= 2) {
+        for (int apart = THREADS / 2; apart; apart /= 2) {
             BARRIER();
-            if (THREAD < half)
-                sums[THREAD] = plus(sums[THREAD], sums[THREAD + half]);
+            if (THREAD < apart)
+                sums[THREAD] = plus(sums[THREAD], sums[THREAD + apart]);
         }
         if (THREAD == 0)
             part[n] = sums[0];

@@ -45,15 +45,16 @@
             to[(COLUMN(e, N) * BJ + LANE(e)) * stride + ROW(e, N)] = from[u];          \
     }
 
-FN void step(const S *xs, const S *ys, int tr, int tc, S sum[TR][TC])
+FN void add_step(
+    const LOCAL S *xs, const LOCAL S *ys, int tr, int tc, S sum[TR][TC])
 {
     S xv[TC], yv[TR];
     UNROLL
     for (int u = 0; u < TC; u += V)
-        *(SV *)(xv + u) = *(const SV *)(xs + OWN(u, tc, COLUMN_THREADS));
+        *(SV *)(xv + u) = *(const LOCAL SV *)(xs + OWN(u, tc, COLUMN_THREADS));
     UNROLL
     for (int u = 0; u < TR; u += V)
-        *(SV *)(yv + u) = *(const SV *)(ys + OWN(u, tr, ROW_THREADS));
+        *(SV *)(yv + u) = *(const LOCAL SV *)(ys + OWN(u, tr, ROW_THREADS));
     UNROLL
     for (int r = 0; r < TR; r++) {
         UNROLL
@@ -63,10 +64,10 @@ FN void step(const S *xs, const S *ys, int tr, int tc, S sum[TR][TC])
 }
 
 KERNEL dw(
-    const X *RESTRICT x, const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab,
-    int64 a, int64 b, int64 c, int64 d)
+    const GLOBAL X *RESTRICT x, const GLOBAL X *RESTRICT dy, GLOBAL S *RESTRICT part,
+    int64 batch, int64 slab, int64 a, int64 b, int64 c, int64 d)
 {
-    LOCAL S xs[BS * BJ * SX], ys[BS * BJ * SY];
+    IN_BLOCK S xs[BS * BJ * SX], ys[BS * BJ * SY];
     int tc = THREAD % COLUMN_THREADS, tr = THREAD / COLUMN_THREADS % ROW_THREADS;
     int tj = THREAD / (COLUMN_THREADS * ROW_THREADS);
     int64 row_tiles = (b + BR - 1) / BR, column_tiles = (c + BC - 1) / BC;
@@ -101,7 +102,7 @@ KERNEL dw(
             }
             UNROLL
             for (int e = 0; e < BS; e++)
-                step(xs + (e * BJ + tj) * SX, ys + (e * BJ + tj) * SY, tr, tc, sum);
+                add_step(xs + (e * BJ + tj) * SX, ys + (e * BJ + tj) * SY, tr, tc, sum);
         }
         UNROLL
         for (int u = 0; u < TR; u++) {

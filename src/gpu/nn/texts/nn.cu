@@ -163,7 +163,7 @@ FN void put_normal(
 /* THREADS / LANES rows at a time. */
 KERNEL normalize(TABLE(job) t)
 {
-    LOCAL S parts[2][THREADS];
+    IN_BLOCK S parts[2][THREADS];
     const job *j = WHOLE(t);
     int64 rows = j->size[0], width = j->size[1];
     int whole = is_whole(j->in[0], width) && is_whole(j->in[1], width) &&
@@ -236,7 +236,7 @@ KERNEL lookup(TABLE(job) t)
 
 KERNEL pool(TABLE(job) t)
 {
-    LOCAL S parts[LINES][COLUMNS];
+    IN_BLOCK S parts[LINES][COLUMNS];
     const job *j = WHOLE(t);
     int64 width = j->size[1], across = (width + COLUMNS - 1) / COLUMNS;
     int column = THREAD % COLUMNS, line = THREAD / COLUMNS;
@@ -271,7 +271,7 @@ KERNEL pool(TABLE(job) t)
 /* Rows of length 1, in place. */
 KERNEL unit(TABLE(job) t)
 {
-    LOCAL S parts[THREADS];
+    IN_BLOCK S parts[THREADS];
     const job *j = WHOLE(t);
     int64 width = j->size[1];
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
@@ -287,7 +287,7 @@ KERNEL unit(TABLE(job) t)
 /* y[r] = x[r][target] - log of the sum of exp(x[r]); 0 where the target is negative. */
 KERNEL likelihood(TABLE(job) t)
 {
-    LOCAL S parts[THREADS];
+    IN_BLOCK S parts[THREADS];
     const job *j = WHOLE(t);
     S *y = (S *)j->out[0];
     int64 width = j->size[1];
@@ -309,7 +309,7 @@ KERNEL likelihood(TABLE(job) t)
 /* y[r][v] = x[r] . table[v] + bias[v]; a block makes all rows of a word. */
 KERNEL score(TABLE(job) t)
 {
-    LOCAL S parts[THREADS];
+    IN_BLOCK S parts[THREADS];
     const job *j = WHOLE(t);
     const X *x = (const X *)j->in[0], *words_of = (const X *)j->in[1];
     const S *bias = (const S *)j->in[2];

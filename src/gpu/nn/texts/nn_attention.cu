@@ -80,7 +80,7 @@ KERNEL attention(TABLE(job) t)
 {
     SHARED(S, shared);
     S *q = shared, *k = q + QUERIES * LINE, *p = k + KEYS * LINE; /* k, and then v */
-    LOCAL S some[QUERIES][4], scaled[QUERIES];
+    IN_BLOCK S some[QUERIES][4], scaled[QUERIES];
     const job *j = WHOLE(t);
     const X *queries = (const X *)j->in[0], *keys_of = (const X *)j->in[1];
     const X *values = (const X *)j->in[2];

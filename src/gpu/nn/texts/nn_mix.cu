@@ -83,7 +83,7 @@ KERNEL sine(TABLE(job) t)
    numbers are on their way before the first is stored. */
 KERNEL turn(TABLE(job) t)
 {
-    LOCAL wide tile[2][SIDE * CHUNKS];
+    IN_BLOCK wide tile[2][SIDE * CHUNKS];
     const job *j = WHOLE(t);
     const X *x = (const X *)j->in[0], *more = (const X *)j->in[1];
     const S *decay = (const S *)j->in[2], *times = (const S *)j->in[3];
@@ -198,8 +198,8 @@ FN void add_taps(
    than FEW, the tile is fetched again for each FEW of them. */
 KERNEL short_conv(TABLE(job) t)
 {
-    LOCAL wide tile[TAP_LINES * CHUNKS];
-    LOCAL int reach[SIDE]; /* taps that lie in a row's sequence, of these */
+    IN_BLOCK wide tile[TAP_LINES * CHUNKS];
+    IN_BLOCK int reach[SIDE]; /* taps that lie in a row's sequence, of these */
     const job *j = WHOLE(t);
     int64 width = j->size[1], stride = j->size[2], taps = j->size[3],
           first = j->size[4], last = first + j->size[0];

@@ -9,9 +9,9 @@
 #include "numbers.cuh"
 
 KERNEL ks(
-    const void *left, int left_type, int64 a1, int64 b1, int64 c1, int64 d1,
-    const void *right, int right_type, int64 a2, int64 b2, int64 c2, int64 d2, int64 a,
-    int64 d, S *RESTRICT to)
+    const GLOBAL void *left, int left_type, int64 a1, int64 b1, int64 c1, int64 d1,
+    const GLOBAL void *right, int right_type, int64 a2, int64 b2, int64 c2, int64 d2, int64 a,
+    int64 d, GLOBAL S *RESTRICT to)
 {
     int64 n = BLOCK * THREADS + THREAD;
     int64 b = a1 / a * b1 * (d1 / d), c = a2 / a * c2 * (d2 / d);

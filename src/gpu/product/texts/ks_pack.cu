@@ -12,9 +12,9 @@
 #include "numbers.cuh"
 
 typedef struct job {
-    const void *from, *inner;
-    const unsigned *map;
-    void *to;
+    const GLOBAL void *from, *inner;
+    const GLOBAL unsigned *map;
+    GLOBAL void *to;
     int64 weights, count;
     double scale; /* of numbers of `from` */
     int first, type, group_log2, step, dropped, conjugated, wide, unused;
@@ -52,17 +52,17 @@ FN S what_is_left(S v, int dropped)
 }
 #endif
 
-FN void put(const job *j, int64 n, S v)
+FN void put(const GLOBAL job *j, int64 n, S v)
 {
     if (j->wide)
-        ((S *)j->to)[n] = v;
+        ((GLOBAL S *)j->to)[n] = v;
     else
-        ((X *)j->to)[n] = store(v);
+        ((GLOBAL X *)j->to)[n] = store(v);
 }
 
 KERNEL ks(TABLE(jobs) t)
 {
-    const job *j = WHOLE(t)->of;
+    const GLOBAL job *j = WHOLE(t)->of;
     for (int i = 1; i < WHOLE(t)->count && BLOCK >= j[1].first; i++)
         j++;
     int64 n = (BLOCK - j->first) * THREADS + THREAD, index = n;
@@ -75,7 +75,7 @@ KERNEL ks(TABLE(jobs) t)
             entry += (unsigned)(n & ((1 << j->group_log2) - 1)) * (unsigned)j->step;
         index = (entry - 1) / 2;
     }
-    const void *from = index < j->weights ? j->from : j->inner;
+    const GLOBAL void *from = index < j->weights ? j->from : j->inner;
     index -= index < j->weights ? 0 : j->weights;
     if (!entry)
         put(j, n, zero());

@@ -25,8 +25,8 @@
 #define MOST_LANES 32
 
 typedef struct job {
-    const void *part;
-    void *to;
+    const GLOBAL void *part;
+    GLOBAL void *to;
     int64 slabs, a, b, c, d, s0, s1, s2, s3;
     int first, blocks, wide_log2, per, ways, conjugated, dense, narrow;
 } job;
@@ -52,16 +52,17 @@ FN SV zeros(void)
     return v;
 }
 
-FN SV part_at(const void *RESTRICT part, int64 n, int per, int narrow)
+FN SV part_at(const GLOBAL void *RESTRICT part, int64 n, int per, int narrow)
 {
     SV v = zeros();
     if (per == V && V > 1)
-        return *(const SV *)((const S *)part + n);
-    v.v[0] = narrow & 1 ? load(((const X *)part)[n]) : ((const S *)part)[n];
+        return *(const GLOBAL SV *)((const GLOBAL S *)part + n);
+    v.v[0] = narrow & 1 ? load(((const GLOBAL X *)part)[n])
+                          : ((const GLOBAL S *)part)[n];
     return v;
 }
 
-FN SV sum_of(const job *j, int64 n, int slabs, int64 stride)
+FN SV sum_of(const GLOBAL job *j, int64 n, int slabs, int64 stride)
 {
     SV sum = zeros();
     int per = j->per, narrow = j->narrow;
@@ -81,15 +82,15 @@ FN SV sum_of(const job *j, int64 n, int slabs, int64 stride)
     return sum;
 }
 
-FN void put(const job *t, int64 n, S sum)
+FN void put(const GLOBAL job *t, int64 n, S sum)
 {
     if (t->narrow & 2)
-        ((X *)t->to)[n] = store(sum);
+        ((GLOBAL X *)t->to)[n] = store(sum);
     else
-        ((S *)t->to)[n] = sum;
+        ((GLOBAL S *)t->to)[n] = sum;
 }
 
-FN void put_line(const job *t, INDEX e, INDEX size, SV sum)
+FN void put_line(const GLOBAL job *t, INDEX e, INDEX size, SV sum)
 {
     INDEX B = (INDEX)t->b, C = (INDEX)t->c, D = (INDEX)t->d;
     INDEX line = e / D, j = e - line * D;
@@ -111,9 +112,8 @@ FN void put_line(const job *t, INDEX e, INDEX size, SV sum)
     }
 }
 
-FN void add_lines(const job *t, int64 number)
+FN void add_lines(const GLOBAL job *t, int64 number, LOCAL SV *sums)
 {
-    LOCAL SV sums[THREADS];
     INDEX C = (INDEX)t->c, D = (INDEX)t->d, size = (INDEX)(t->a * t->b * t->c * t->d);
     int width = THREADS / t->ways, way = THREAD / width;
     int share = (int)t->slabs / t->ways;
@@ -139,7 +139,7 @@ FN void add_lines(const job *t, int64 number)
     }
 }
 
-FN S sum_of_slabs(const S *RESTRICT part, int64 slabs, int64 stride)
+FN S sum_of_slabs(const GLOBAL S *RESTRICT part, int64 slabs, int64 stride)
 {
     S sum = zero();
     for (int64 slab = 0; slab < slabs; slab++)
@@ -147,15 +147,14 @@ FN S sum_of_slabs(const S *RESTRICT part, int64 slabs, int64 stride)
     return sum;
 }
 
-FN void add_tiles(const job *t, int64 number)
+FN void add_tiles(const GLOBAL job *t, int64 number, LOCAL S *tile)
 {
-    LOCAL S tile[NUMBERS + MOST_LANES];
     int wide = 1 << t->wide_log2, tall = NUMBERS >> t->wide_log2, pitch = tall + 1;
     int64 d = t->d, size = t->b * t->c, across = (d + wide - 1) >> t->wide_log2;
     int64 down = (size + tall - 1) / tall;
     for (int64 n = number; n < t->a * across * down; n += t->blocks) {
         int64 i = n / down / across, lane = n / down % across * wide, at = n % down * tall;
-        const S *from = (const S *)t->part + (i * d + lane) * size + at;
+        const GLOBAL S *from = (const GLOBAL S *)t->part + (i * d + lane) * size + at;
         UNROLL
         for (int u = 0; u < NUMBERS; u += THREADS) {
             int e = (u + THREAD) & (tall - 1), j = (u + THREAD) >> (10 - t->wide_log2);
@@ -180,11 +179,13 @@ FN void add_tiles(const job *t, int64 number)
 
 KERNEL reduce(TABLE(jobs) t)
 {
-    const job *j = WHOLE(t)->of;
+    IN_BLOCK SV sums[THREADS];
+    IN_BLOCK S tile[NUMBERS + MOST_LANES];
+    const GLOBAL job *j = WHOLE(t)->of;
     for (int i = 1; i < WHOLE(t)->count && BLOCK >= j[1].first; i++)
         j++;
     if (j->wide_log2 < 0)
-        add_lines(j, BLOCK - j->first);
+        add_lines(j, BLOCK - j->first, sums);
     else
-        add_tiles(j, BLOCK - j->first);
+        add_tiles(j, BLOCK - j->first, tile);
 }

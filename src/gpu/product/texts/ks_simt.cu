@@ -95,7 +95,8 @@ FN place place_x(int e)
 
 /* Column s of the row that an order has for place `at`. Half a place is read: rows are fewer
    than 2^31. */
-FN S ordered(const X *x, const int64 *order, int64 line, INDEX at, int s)
+FN S ordered(
+    const GLOBAL X *x, const GLOBAL int64 *order, int64 line, INDEX at, int s)
 {
     int row = (int)order[at];
     return row < 0 ? zero() : load(x[LAST ? row * line + s : s * line + row]);
@@ -103,8 +104,8 @@ FN S ordered(const X *x, const int64 *order, int64 line, INDEX at, int s)
 
 /* Reads a step into registers; `left` of it is inside the factor and the batch. */
 FN void fetch(
-    const X *RESTRICT x, const int64 *RESTRICT order, const S *RESTRICT w, place left,
-    strides stride, S *fx, S *fw)
+    const GLOBAL X *RESTRICT x, const GLOBAL int64 *RESTRICT order,
+    const GLOBAL S *RESTRICT w, place left, strides stride, S *fx, S *fw)
 {
     place mine = place_x(THREAD);
     INDEX first = mine.k * stride.k + mine.j * stride.j + (READS ? 0 : mine.s * stride.s);
@@ -131,7 +132,7 @@ FN void fetch(
     }
 }
 
-FN void put(const S *fx, const S *fw, S *xs, S *ws)
+FN void put(const S *fx, const S *fw, LOCAL S *xs, LOCAL S *ws)
 {
     UNROLL
     for (int u = 0; u < X_LOADS; u++) {
@@ -148,15 +149,16 @@ FN void put(const S *fx, const S *fw, S *xs, S *ws)
 }
 
 /* sum += w x for one k. */
-FN void step(const S *xs, const S *ws, int tr, int ts, S sum[TR][TS])
+FN void add_step(
+    const LOCAL S *xs, const LOCAL S *ws, int tr, int ts, S sum[TR][TS])
 {
     S xv[TS], wv[TR];
     UNROLL
     for (int u = 0; u < TS; u += V)
-        *(SV *)(xv + u) = *(const SV *)(xs + OWN(u, ts, COLUMN_THREADS));
+        *(SV *)(xv + u) = *(const LOCAL SV *)(xs + OWN(u, ts, COLUMN_THREADS));
     UNROLL
     for (int u = 0; u < TR; u += V)
-        *(SV *)(wv + u) = *(const SV *)(ws + OWN(u, tr, ROW_THREADS));
+        *(SV *)(wv + u) = *(const LOCAL SV *)(ws + OWN(u, tr, ROW_THREADS));
     UNROLL
     for (int r = 0; r < TR; r++) {
         UNROLL
@@ -166,9 +168,9 @@ FN void step(const S *xs, const S *ws, int tr, int ts, S sum[TR][TS])
 }
 
 FN void finish(
-    const S *RESTRICT bias, const X *residual, X *y, const int64 *RESTRICT order,
-    int64 rows, tile t, int64 batch, int activation, int64 b, int64 d, int slice,
-    const S *out)
+    const GLOBAL S *RESTRICT bias, const GLOBAL X *residual, GLOBAL X *y,
+    const GLOBAL int64 *RESTRICT order, int64 rows, tile t, int64 batch, int activation,
+    int64 b, int64 d, int slice, const LOCAL S *out)
 {
     ROLL
     for (int e = THREAD; e < SLICE_EACH * THREADS; e += THREADS) {
@@ -190,7 +192,7 @@ FN void finish(
         if (t.r + r >= b || t.j + j >= d || t.s + s >= batch)
             continue;
         int64 row = (t.i * b + t.r + r) * d + t.j + j;
-        const S *own = bias ? bias + row : bias;
+        const GLOBAL S *own = bias ? bias + row : bias;
         if (WRITES && (row = order[row]) < 0)
             continue;
         int64 to = LAST ? row * batch + t.s + s : (t.s + s) * rows + row;
@@ -199,13 +201,14 @@ FN void finish(
 }
 
 KERNEL ks(
-    const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, const X *residual,
-    X *y, int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
-    const int64 *RESTRICT x_order, const int64 *RESTRICT y_order, int64 x_rows,
-    int64 y_rows)
+    const GLOBAL X *RESTRICT x, const GLOBAL S *RESTRICT w,
+    const GLOBAL S *RESTRICT bias, const GLOBAL X *residual, GLOBAL X *y, int64 batch,
+    int activation, int64 a, int64 b, int64 c, int64 d,
+    const GLOBAL int64 *RESTRICT x_order, const GLOBAL int64 *RESTRICT y_order,
+    int64 x_rows, int64 y_rows)
 {
-    LOCAL S xs[2][BK * BJ * SX], ws[2][BK * BJ * SW];
-    LOCAL S out[SLICE_OUTER * BJ * SLICE_INNER];
+    IN_BLOCK S xs[2][BK * BJ * SX], ws[2][BK * BJ * SW];
+    IN_BLOCK S out[SLICE_OUTER * BJ * SLICE_INNER];
     int ts = THREAD % COLUMN_THREADS, tr = THREAD / COLUMN_THREADS % ROW_THREADS;
     int tj = THREAD / (COLUMN_THREADS * ROW_THREADS);
     int64 columns = (batch + BS - 1) / BS;
@@ -229,13 +232,13 @@ KERNEL ks(
         left.j = at_most(d - t.j, BJ);
         left.s = at_most(batch - t.s, BS);
         int64 row = t.i * c * d + t.j;
-        const X *xt = x + (LAST ? row * batch + t.s : t.s * (a * c * d) + row);
-        const int64 *order = x_order;
+        const GLOBAL X *xt = x + (LAST ? row * batch + t.s : t.s * (a * c * d) + row);
+        const GLOBAL int64 *order = x_order;
         if (READS) {
             xt = x + (LAST ? t.s : t.s * x_rows);
             order += row;
         }
-        const S *wt = w + t.w;
+        const GLOBAL S *wt = w + t.w;
         int buffer = 0;
         fetch(xt, order, wt, left, stride, fx, fw);
         for (int64 k0 = 0; k0 < c; k0 += BK, buffer = !buffer) {
@@ -251,15 +254,15 @@ KERNEL ks(
                 wt += BK * BJ * BR;
                 fetch(xt, order, wt, left, stride, fx, fw);
             }
-            const S *xk = xs[buffer] + tj * SX, *wk = ws[buffer] + tj * SW;
+            const LOCAL S *xk = xs[buffer] + tj * SX, *wk = ws[buffer] + tj * SW;
             if (depth == BK) {
                 UNROLL
                 for (int k = 0; k < BK; k++)
-                    step(xk + k * BJ * SX, wk + k * BJ * SW, tr, ts, sum);
+                    add_step(xk + k * BJ * SX, wk + k * BJ * SW, tr, ts, sum);
             } else {
                 ROLL
                 for (int k = 0; k < depth; k++)
-                    step(xk + k * BJ * SX, wk + k * BJ * SW, tr, ts, sum);
+                    add_step(xk + k * BJ * SX, wk + k * BJ * SW, tr, ts, sum);
             }
         }
         /* Registers have no index: what leaves is always the first slice. */

@@ -63,7 +63,8 @@ FN int64 output_at(int64 tile, int n)
                                       : -1;
 }
 
-FN void take_place(const S *RESTRICT w, const S *RESTRICT bias, int64 tile, place *p)
+FN void take_place(
+    const GLOBAL S *RESTRICT w, const GLOBAL S *RESTRICT bias, int64 tile, place *p)
 {
     UNROLL
     for (int n = 0; n < EACH; n++) {
@@ -81,13 +82,13 @@ FN void take_place(const S *RESTRICT w, const S *RESTRICT bias, int64 tile, plac
 /* A thread's columns from s on; those past the last one are that one again, and are not
    stored. All are read before anything is made. */
 FN void add_up(
-    const X *RESTRICT x, strides by, const place *p, int64 s, int64 last, int whole,
+    const GLOBAL X *RESTRICT x, strides by, const place *p, int64 s, int64 last, int whole,
     S sum[SPAN][EACH])
 {
     X number[SPAN][SETS][COLS];
     UNROLL
     for (int u = 0; u < SPAN; u++) {
-        const X *from = x + (whole || s + u * STEP < last ? s + u * STEP : last) * by.x;
+        const GLOBAL X *from = x + (whole || s + u * STEP < last ? s + u * STEP : last) * by.x;
         UNROLL
         for (int n = 0; n < SETS; n++)
             UNROLL
@@ -114,7 +115,7 @@ FN int64 goal(const place *p, strides by, int64 s, int64 last, int n)
 
 /* The residual is read before y is written, which it may be. */
 FN void put(
-    X *y, const X *residual, strides by, const place *p, int64 s, int64 last,
+    GLOBAL X *y, const GLOBAL X *residual, strides by, const place *p, int64 s, int64 last,
     S sum[SPAN][EACH])
 {
     X more[SPAN][EACH];
@@ -130,15 +131,15 @@ FN void put(
         UNROLL
         for (int n = 0; n < EACH; n++) {
             int64 to = goal(p, by, s + u * STEP, last, n);
+            S own = activate(plus(sum[u][n], p->bias[n]), ACTIVATION);
             if (to >= 0)
-                y[to] = end(
-                    sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
+                y[to] = store(RESIDUAL ? plus(own, load(more[u][n])) : own);
         }
 }
 
 KERNEL ks(
-    const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, const X *residual,
-    X *y, int64 batch)
+    const GLOBAL X *RESTRICT x, const GLOBAL S *RESTRICT w,
+    const GLOBAL S *RESTRICT bias, const GLOBAL X *residual, GLOBAL X *y, int64 batch)
 {
     strides by = { LAST ? 1 : INPUTS, LAST ? 1 : OUTPUTS, LAST ? batch : 1 };
     int64 slabs = BLOCKS / TILES, slab = BLOCK / TILES * COLUMNS;

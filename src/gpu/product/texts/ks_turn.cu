@@ -27,32 +27,28 @@ typedef union ALIGNED(16) {
 /* Where the piece of column `column` of the square and of unit `unit` of its rows lies. */
 FN int place(int column, int unit) { return column * UNITS + (unit ^ column / PER % 8); }
 
-/* v + *residual; NULL adds nothing. */
-FN X added(X v, const X *residual)
-{
-    return residual ? store(plus(load(v), load(*residual))) : v;
-}
+FN X added(X v, X residual) { return store(plus(load(v), load(residual))); }
 
-FN void add_piece(piece *v, const piece *residual)
+FN void add_piece(piece *v, const GLOBAL piece *residual)
 {
     piece more = *residual;
     UNROLL
     for (int e = 0; e < PER; e++)
-        v->v[e] = added(v->v[e], more.v + e);
+        v->v[e] = added(v->v[e], more.v[e]);
 }
 
 /* `tall` rows and `wide` columns from `from` on. */
 FN void turn_pieces(
-    piece *square, const X *RESTRICT from, X *to, const X *residual, int tall, int wide,
-    int64 rows, int64 columns)
+    LOCAL piece *square, const GLOBAL X *RESTRICT from, GLOBAL X *to,
+    const GLOBAL X *residual, int tall, int wide, int64 rows, int64 columns)
 {
     int inner = THREAD % UNITS, outer = THREAD / UNITS;
-    const X *source = from + outer * PER * columns + inner * PER;
+    const GLOBAL X *source = from + outer * PER * columns + inner * PER;
     piece unit[PER];
     UNROLL
     for (int e = 0; e < PER; e++, source += columns)
         if (inner * PER < wide && outer * PER + e < tall)
-            unit[e] = *(const piece *)source;
+            unit[e] = *(const GLOBAL piece *)source;
     UNROLL
     for (int e = 0; e < PER; e++) {
         piece turned;
@@ -62,21 +58,21 @@ FN void turn_pieces(
         square[place(inner * PER + e, outer)] = turned;
     }
     BARRIER();
-    X *target = to + outer * rows + inner * PER;
+    GLOBAL X *target = to + outer * rows + inner * PER;
     UNROLL
     for (int c = 0; c < TILE; c += THREADS / UNITS, target += THREADS / UNITS * rows)
         if (inner * PER < tall && c + outer < wide) {
             piece v = square[place(c + outer, inner)];
             if (residual)
-                add_piece(&v, (const piece *)(residual + (target - to)));
+                add_piece(&v, (const GLOBAL piece *)(residual + (target - to)));
             PUT_WORDS(target, v.words);
         }
     BARRIER();
 }
 
 FN void turn_elements(
-    X *square, const X *RESTRICT from, X *to, const X *residual, int tall, int wide,
-    int64 rows, int64 columns)
+    LOCAL X *square, const GLOBAL X *RESTRICT from, GLOBAL X *to,
+    const GLOBAL X *residual, int tall, int wide, int64 rows, int64 columns)
 {
     ROLL
     for (int n = THREAD; n < TILE * TILE; n += THREADS) {
@@ -88,29 +84,32 @@ FN void turn_elements(
     ROLL
     for (int n = THREAD; n < TILE * TILE; n += THREADS) {
         int r = n % TILE, c = n / TILE;
+        int64 at = c * rows + r;
+        X v = square[r * PITCH + c];
         if (r < tall && c < wide)
-            to[c * rows + r] =
-                added(square[r * PITCH + c], residual ? residual + c * rows + r : residual);
+            to[at] = residual ? added(v, residual[at]) : v;
     }
     BARRIER();
 }
 
 KERNEL ks(
-    const X *RESTRICT from, X *to, const X *residual, int64 rows, int64 columns)
+    const GLOBAL X *RESTRICT from, GLOBAL X *to, const GLOBAL X *residual, int64 rows,
+    int64 columns)
 {
-    LOCAL piece square[UNITS * PITCH];
+    IN_BLOCK piece square[UNITS * PITCH];
     int64 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
     int whole = rows % PER == 0 && columns % PER == 0 &&
                 ((int64)from | (int64)to | (int64)residual) % (int64)sizeof(piece) == 0;
     for (int64 n = BLOCK; n < across * down; n += BLOCKS) {
         int64 r = n % down * TILE, c = n / down * TILE;
         int tall = at_most(rows - r, TILE), wide = at_most(columns - c, TILE);
-        const X *source = from + r * columns + c;
-        X *target = to + c * rows + r;
-        const X *more = residual ? residual + c * rows + r : residual;
+        const GLOBAL X *source = from + r * columns + c;
+        GLOBAL X *target = to + c * rows + r;
+        const GLOBAL X *more = residual ? residual + c * rows + r : residual;
         if (whole)
             turn_pieces(square, source, target, more, tall, wide, rows, columns);
         else
-            turn_elements((X *)square, source, target, more, tall, wide, rows, columns);
+            turn_elements(
+                (LOCAL X *)square, source, target, more, tall, wide, rows, columns);
     }
 }

@@ -22,7 +22,7 @@ typedef struct ALIGNED(16) {
     X v[PER];
 } piece;
 
-FN void load_units(piece *tile, const X *RESTRICT from, int units)
+FN void load_units(LOCAL piece *tile, const GLOBAL X *RESTRICT from, int units)
 {
     ROLL
     for (int first = 0; first < PIECES; first += AT_ONCE * THREADS) {
@@ -31,7 +31,7 @@ FN void load_units(piece *tile, const X *RESTRICT from, int units)
         for (int u = 0; u < AT_ONCE; u++) {
             int n = first + u * THREADS + THREAD;
             if (n < units * WIDE)
-                some[u] = *(const piece *)(from + n / RUN * LANES + n % RUN * PER);
+                some[u] = *(const GLOBAL piece *)(from + n / RUN * LANES + n % RUN * PER);
         }
         UNROLL
         for (int u = 0; u < AT_ONCE; u++) {
@@ -45,26 +45,27 @@ FN void load_units(piece *tile, const X *RESTRICT from, int units)
 /* The first unit of the tile is the one `first` of matrices of so many units that begin at
    `to`. */
 FN void store_units(
-    const piece *tile, X *RESTRICT to, unsigned first, int units, unsigned of_matrix)
+    const LOCAL piece *tile, GLOBAL X *RESTRICT to, unsigned first, int units,
+    unsigned of_matrix)
 {
     ROLL
     for (int n = THREAD; n < UNITS / 8 * FOURS * 32; n += THREADS) {
         int j = n / 32 % FOURS * 4 + n % 32 / 8, u = n / 32 / FOURS * 8 + n % 8;
         unsigned unit = first + u, matrix = unit / of_matrix;
-        const X *from = (const X *)(tile + u * (WIDE + 1)) + j;
+        const LOCAL X *from = (const LOCAL X *)(tile + u * (WIDE + 1)) + j;
         piece turned;
         if (j >= WIDE || u >= units)
             continue;
         UNROLL
         for (int e = 0; e < PER; e++)
             turned.v[e] = from[e * WIDE];
-        *((piece *)to + ((int64)matrix * LANES + j) * of_matrix +
+        *((GLOBAL piece *)to + ((int64)matrix * LANES + j) * of_matrix +
           (unit - matrix * of_matrix)) = turned;
     }
 }
 
 FN void turn_elements(
-    const X *RESTRICT from, X *RESTRICT to, int64 count, int64 rows)
+    const GLOBAL X *RESTRICT from, GLOBAL X *RESTRICT to, int64 count, int64 rows)
 {
     int64 size = rows * LANES;
     for (int64 e = BLOCK * THREADS + THREAD; e < count * size; e += BLOCKS * THREADS) {
@@ -73,9 +74,10 @@ FN void turn_elements(
     }
 }
 
-KERNEL turn(const X *RESTRICT from, X *RESTRICT to, int64 count, int64 rows)
+KERNEL turn(
+    const GLOBAL X *RESTRICT from, GLOBAL X *RESTRICT to, int64 count, int64 rows)
 {
-    LOCAL piece tile[UNITS * (WIDE + 1)];
+    IN_BLOCK piece tile[UNITS * (WIDE + 1)];
     int64 of_matrix = rows / PER, all = count * of_matrix, across = LANES / WIDE;
     int64 tiles = (all + UNITS - 1) / UNITS * across;
     if (rows % PER || LANES % WIDE ||

@@ -21,13 +21,13 @@ typedef struct ALIGNED(KV * sizeof(X)) {
     X v[KV];
 } XV;
 
-enum { PARTIAL, WHOLE, NEAR };
+enum { PARTIAL, COMPLETE, NEAR };
 
 /* Where columns k lie: stride_k apart from xs[s] on or, with READS, `row` apart from there on,
    by rows of an order whose places are stride_k apart. */
 typedef struct source {
-    const X *xs[NS];
-    const int64 *order;
+    const GLOBAL X *xs[NS];
+    const GLOBAL int64 *order;
     int64 stride_k, row;
 } source;
 
@@ -49,11 +49,11 @@ FN void add_group(
     for (int s = 0; s < NS; s++) {
         XV xv;
         if (how == NEAR)
-            xv = *(const XV *)(from->xs[s] + k0);
+            xv = *(const GLOBAL XV *)(from->xs[s] + k0);
         else
             UNROLL
             for (int v = 0; v < KV; v++)
-                xv.v[v] = how == WHOLE || k0 + v < c ? column(from, s, k0 + v)
+                xv.v[v] = how == COMPLETE || k0 + v < c ? column(from, s, k0 + v)
                                                      : store(zero());
         UNROLL
         for (int v = 0; v < KV; v++)
@@ -64,23 +64,24 @@ FN void add_group(
 /* Adds every WARPS-th step before `end`, without branches, so that loads of DEPTH steps are in
    flight. */
 FN void add_steps(
-    const X *RESTRICT wt, const source *from, int64 c, int warp, int64 end, int share,
+    const GLOBAL X *RESTRICT wt, const source *from, int64 c, int warp, int64 end, int share,
     int how, S *sum)
 {
 #pragma unroll DEPTH
     for (int64 step = warp; step < end; step += WARPS) {
-        XV wv = *(const XV *)(wt + step * (32 * KV));
+        XV wv = *(const GLOBAL XV *)(wt + step * (32 * KV));
         add_group(&wv, from, c, (step * SHARES + share) * KV, how, sum);
     }
 }
 
 KERNEL ks(
-    const X *RESTRICT x, const X *RESTRICT w, const S *RESTRICT bias, const X *residual,
-    X *y, int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
-    const int64 *RESTRICT x_order, const int64 *RESTRICT y_order, int64 x_rows,
-    int64 y_rows)
+    const GLOBAL X *RESTRICT x, const GLOBAL X *RESTRICT w,
+    const GLOBAL S *RESTRICT bias, const GLOBAL X *residual, GLOBAL X *y, int64 batch,
+    int activation, int64 a, int64 b, int64 c, int64 d,
+    const GLOBAL int64 *RESTRICT x_order, const GLOBAL int64 *RESTRICT y_order,
+    int64 x_rows, int64 y_rows)
 {
-    LOCAL S part[SUMS * NS * OUTS];
+    IN_BLOCK S part[SUMS * NS * OUTS];
     int lane = THREAD % 32, warp = THREAD / 32, share = lane / OUTS, out = lane % OUTS;
     int64 tiles = (b * d + OUTS - 1) / OUTS, groups = (c + KV - 1) / KV;
     int64 steps = (groups + SHARES - 1) / SHARES, passes = (batch + NS - 1) / NS;
@@ -91,7 +92,7 @@ KERNEL ks(
     for (int64 n = BLOCK; n < a * tiles * passes; n += BLOCKS) {
         int64 tile = n / passes, i = tile / tiles, s0 = n % passes * NS;
         int64 o = tile % tiles * OUTS + out;
-        const X *wt = w + (tile * steps * 32 + lane) * KV;
+        const GLOBAL X *wt = w + (tile * steps * 32 + lane) * KV;
         int last = batch - s0 < NS ? (int)(batch - s0) - 1 : NS - 1;
         int near = !READS && NS < 8 && from.stride_k == 1;
         int64 first = i * c * d + o % d;
@@ -108,9 +109,9 @@ KERNEL ks(
         if (near)
             add_steps(wt, &from, c, warp, whole, share, NEAR, sum);
         else
-            add_steps(wt, &from, c, warp, whole, share, WHOLE, sum);
+            add_steps(wt, &from, c, warp, whole, share, COMPLETE, sum);
         if (whole < steps && whole % WARPS == warp) {
-            XV wv = *(const XV *)(wt + whole * (32 * KV));
+            XV wv = *(const GLOBAL XV *)(wt + whole * (32 * KV));
             add_group(&wv, &from, c, (whole * SHARES + share) * KV, PARTIAL, sum);
         }
         UNROLL
@@ -127,7 +128,7 @@ KERNEL ks(
             for (int p = 1; p < SUMS; p++)
                 total = plus(total, part[p * (NS * OUTS) + t]);
             row += i * b * d;
-            const S *own = bias ? bias + row : bias;
+            const GLOBAL S *own = bias ? bias + row : bias;
             if (WRITES && (row = y_order[row]) < 0)
                 continue;
             int64 to = LAST ? row * batch + s0 + s

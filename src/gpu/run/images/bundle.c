@@ -1,5 +1,6 @@
 /* Reading and writing bundles. */
 // SPDX-License-Identifier: Apache-2.0
+#include "gpu/gpu.h"
 #include "gpu/run/images/bundle.h"
 
 #include "base/mem.h"
@@ -31,7 +32,10 @@ static const char old_magic[16] = "danaus kernels\n";
 
 static void write_instructions(char to[INSTRUCTIONS], uint64_t arch)
 {
-    snprintf(to, INSTRUCTIONS, "sm_%" PRIu64, arch);
+    if (arch < GPU_LEAST_CUDA)
+        snprintf(to, INSTRUCTIONS, "opencl");
+    else
+        snprintf(to, INSTRUCTIONS, "sm_%" PRIu64, arch);
 }
 
 /* ---- reading ---- */

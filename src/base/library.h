@@ -1,13 +1,13 @@
-/* NVIDIA's libraries, opened when they are first needed. */
+/* Libraries that are opened when they are first needed, so that danaus runs without them. */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_CUDA_LIBRARY_H
-#define DN_CUDA_LIBRARY_H
+#ifndef DN_BASE_LIBRARY_H
+#define DN_BASE_LIBRARY_H
 
 #include "danaus/base.h"
 
 /* One such library; each has a single variable of this type. `files` are names that the
    loader searches for, and paths; the first is the usual one. */
-typedef struct cuda_library {
+typedef struct late_library {
     const char *const *files; /* ends with NULL */
     const char *const *symbols;
     int count, optional; /* number of symbols; the last `optional` may be missing */
@@ -17,14 +17,13 @@ typedef struct cuda_library {
     const char *name, *variable;  /* "nvrtc", "DANAUS_NVRTC"; NULL: nobody says where */
     char *place;                  /* what danaus_library_locate has said, or NULL */
     int is_open;
-} cuda_library;
+} late_library;
 
 /* Opens it unless it is open: from where the environment variable says, else from
    `place`, else what this process has already, else the first of `files` that is there. */
-danaus_status dn_cuda_open_library(cuda_library *library);
+danaus_status dn_library_open(late_library *library);
 
-danaus_status dn_cuda_locate(const char *name, const char *place);
-
-extern cuda_library dn_cuda_nvrtc, dn_cuda_cublas;
+/* danaus_library_locate() for one that is not open yet; NULL: it is searched for again. */
+danaus_status dn_library_locate(late_library *library, const char *place);
 
 #endif

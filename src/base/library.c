@@ -1,6 +1,6 @@
-/* Where NVIDIA's libraries are found. */
+/* Where libraries that are opened when they are first needed are found. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/library.h"
+#include "base/library.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -17,9 +17,6 @@
 #define MOST_SYMBOLS 64
 
 typedef void (*symbol)(void);
-
-/* The libraries whose place the caller may name. */
-static cuda_library *const placed[] = { &dn_cuda_nvrtc, &dn_cuda_cublas, NULL };
 
 /* dlsym's void pointer to a function, by its bytes as POSIX means it. */
 static symbol find_symbol(void *handle, const char *name)
@@ -38,7 +35,7 @@ static int is_folder(const char *path)
 
 /* The file `place`, or the first of those names in the folder `place`. What it needs
    beside it, the library finds by its own path. */
-static void *open_there(const cuda_library *l, const char *place)
+static void *open_there(const late_library *l, const char *place)
 {
     void *handle = NULL;
     if (!is_folder(place))
@@ -52,7 +49,7 @@ static void *open_there(const cuda_library *l, const char *place)
     return handle;
 }
 
-static void *open_anywhere(const cuda_library *l)
+static void *open_anywhere(const late_library *l)
 {
     static const int ways[] = { RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD,
                                 RTLD_NOW | RTLD_LOCAL };
@@ -63,7 +60,7 @@ static void *open_anywhere(const cuda_library *l)
     return handle;
 }
 
-static danaus_status open_handle(const cuda_library *l, void **handle)
+static danaus_status open_handle(const late_library *l, void **handle)
 {
     const char *wish = l->variable ? getenv(l->variable) : NULL;
     const char *place = wish && *wish ? wish : l->place;
@@ -79,7 +76,7 @@ static danaus_status open_handle(const cuda_library *l, void **handle)
         DANAUS_ERR_UNSUPPORTED, "%s cannot be opened: %s", l->files[0], l->advice);
 }
 
-static danaus_status fill_table(const cuda_library *l, void *handle)
+static danaus_status fill_table(const late_library *l, void *handle)
 {
     symbol symbols[MOST_SYMBOLS];
     assert(l->count <= MOST_SYMBOLS);
@@ -94,7 +91,7 @@ static danaus_status fill_table(const cuda_library *l, void *handle)
     return l->start ? l->start() : DANAUS_OK;
 }
 
-static danaus_status open_library(cuda_library *l)
+static danaus_status open_library(late_library *l)
 {
     void *handle;
     TRY(open_handle(l, &handle));
@@ -105,7 +102,7 @@ static danaus_status open_library(cuda_library *l)
     return status;
 }
 
-danaus_status dn_cuda_open_library(cuda_library *l)
+danaus_status dn_library_open(late_library *l)
 {
     dn_lock_process();
     danaus_status status = l->is_open ? DANAUS_OK : open_library(l);
@@ -113,7 +110,7 @@ danaus_status dn_cuda_open_library(cuda_library *l)
     return status;
 }
 
-static danaus_status locate(cuda_library *l, const char *place)
+static danaus_status locate(late_library *l, const char *place)
 {
     struct stat s;
     if (l->is_open)
@@ -128,16 +125,10 @@ static danaus_status locate(cuda_library *l, const char *place)
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_locate(const char *name, const char *place)
+danaus_status dn_library_locate(late_library *l, const char *place)
 {
-    cuda_library *const *l = placed;
-    while (*l && strcmp((*l)->name, name))
-        l++;
-    if (!*l)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no library: nvrtc and cublas are", name);
     dn_lock_process();
-    danaus_status status = locate(*l, place);
+    danaus_status status = locate(l, place);
     dn_unlock_process();
     return status;
 }

@@ -1,0 +1,219 @@
+/* Kernel texts as programs of OpenCL: compiled, as images on the disk, and loaded. */
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl/opencl.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static const char options[] = "-cl-std=CL1.2 -w";
+
+/* ---- texts with what they include ---- */
+
+typedef struct source {
+    char *at;
+    size_t length, capacity;
+} source;
+
+static danaus_status append(source *s, const char *from, size_t count)
+{
+    TRY(dn_reserve_many(&s->at, s->length, count, &s->capacity, 1, "a kernel's text"));
+    memcpy(s->at + s->length, from, count);
+    s->length += count;
+    return DANAUS_OK;
+}
+
+/* The name that a line includes; a length of 0: it includes nothing. */
+static span included_by(const char *line)
+{
+    const char *at = line + strspn(line, " ");
+    if (*at != '#')
+        return (span){ at, 0 };
+    at += 1 + strspn(at + 1, " ");
+    if (strncmp(at, "include \"", 9))
+        return (span){ at, 0 };
+    at += 9;
+    return (span){ at, strcspn(at, "\"") };
+}
+
+static danaus_status append_text(source *s, const char *content);
+
+static danaus_status append_included(source *s, span name)
+{
+    int n = 0;
+    while (dn_gpu_texts[n].name && !dn_span_is(name, dn_gpu_texts[n].name))
+        n++;
+    if (!dn_gpu_texts[n].name)
+        return dn_fail(
+            DANAUS_ERR_DEVICE, "there is no text %.*s", (int)name.length, name.text);
+    return append_text(s, dn_gpu_texts[n].content);
+}
+
+static danaus_status append_text(source *s, const char *content)
+{
+    while (*content) {
+        size_t line = strcspn(content, "\n");
+        line += content[line] == '\n';
+        span name = included_by(content);
+        TRY(name.length ? append_included(s, name) : append(s, content, line));
+        content += line;
+    }
+    return DANAUS_OK;
+}
+
+/* ---- compiling ---- */
+
+hash128 dn_opencl_hash(hash128 hash, int ordinal)
+{
+    static const cl_device_info said[] = { CL_DEVICE_NAME, CL_DEVICE_VERSION,
+                                           CL_DRIVER_VERSION };
+    const opencl_gpu *g = dn_opencl_open_gpu(ordinal);
+    hash = dn_hash_text(hash, options);
+    for (int i = 0; g && i < 3; i++) {
+        char words[1024] = "";
+        g->cl->GetDeviceInfo(g->id, said[i], sizeof words, words, NULL);
+        hash = dn_hash_text(hash, words);
+    }
+    return hash;
+}
+
+static char *read_log(const opencl_gpu *g, cl_program program)
+{
+    size_t size = 0;
+    if (g->cl->GetProgramBuildInfo(
+            program, g->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size))
+        return NULL;
+    char *log = dn_calloc(size + 1, 1);
+    if (log && size)
+        g->cl->GetProgramBuildInfo(
+            program, g->id, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+    return log;
+}
+
+/* The first line of the log that speaks of an error, if there is one. */
+static danaus_status refuse(cl_int error, const char *log)
+{
+    const char *line = log ? strstr(log, "error") : NULL;
+    if (!line)
+        return dn_fail(
+            DANAUS_ERR_DEVICE, "OpenCL compiles nothing: error %d", (int)error);
+    while (line > log && line[-1] != '\n')
+        line--;
+    return dn_fail(
+        DANAUS_ERR_DEVICE, "OpenCL refuses a kernel: %.*s", (int)strcspn(line, "\n"),
+        line);
+}
+
+static danaus_status read_image(
+    const opencl_gpu *g, cl_program program, void **image, size_t *bytes)
+{
+    size_t size = 0;
+    OPENCL_TRY(
+        g->cl,
+        GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL));
+    unsigned char *memory = dn_alloc(size ? size : 1);
+    if (!memory)
+        return dn_fail_memory(size, "a compiled kernel");
+    cl_int error = g->cl->GetProgramInfo(
+        program, CL_PROGRAM_BINARIES, sizeof memory, &memory, NULL);
+    if (error) {
+        dn_free(memory);
+        return dn_opencl_status(error, "GetProgramInfo");
+    }
+    *image = memory;
+    *bytes = size;
+    return DANAUS_OK;
+}
+
+static danaus_status build(
+    const opencl_gpu *g, cl_program program, void **image, size_t *bytes, char **log,
+    int *refused)
+{
+    cl_int error = g->cl->BuildProgram(program, 1, &g->id, options, NULL, NULL);
+    char *said = error || log ? read_log(g, program) : NULL;
+    if (error && refused)
+        *refused = 1;
+    danaus_status status =
+        error ? refuse(error, said) : read_image(g, program, image, bytes);
+    if (log && status == DANAUS_OK)
+        *log = said;
+    else
+        dn_free(said);
+    return status;
+}
+
+danaus_status dn_opencl_compile(
+    const char *content, int ordinal, void **image, size_t *bytes, char **log,
+    int *refused)
+{
+    const opencl_gpu *g = dn_opencl_open_gpu(ordinal);
+    source s = { .at = NULL };
+    cl_int error = 0;
+    if (!g)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "opencl:%d is not open", ordinal);
+    danaus_status status = append_text(&s, content);
+    const char *whole = s.at;
+    cl_program program =
+        status
+            ? NULL
+            : g->cl->CreateProgramWithSource(g->context, 1, &whole, &s.length, &error);
+    if (program)
+        status = build(g, program, image, bytes, log, refused);
+    else if (!status)
+        status = dn_opencl_status(error, "CreateProgramWithSource");
+    if (program)
+        g->cl->ReleaseProgram(program);
+    dn_free(s.at);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static danaus_status make_kernel(
+    const opencl_gpu *g, const void *image, size_t bytes, const char *entry,
+    int *refused, opencl_kernel *k)
+{
+    const unsigned char *binary = image;
+    cl_int error = 0, of_image = 0;
+    TRY(dn_lock_create(&k->lock));
+    k->program = g->cl->CreateProgramWithBinary(
+        g->context, 1, &g->id, &bytes, &binary, &of_image, &error);
+    if (k->program)
+        error = g->cl->BuildProgram(k->program, 1, &g->id, options, NULL, NULL);
+    if (!error)
+        k->kernel = g->cl->CreateKernel(k->program, entry, &error);
+    if (!error)
+        error = g->cl->GetKernelInfo(
+            k->kernel, CL_KERNEL_NUM_ARGS, sizeof k->arguments, &k->arguments, NULL);
+    *refused |= error && error != CL_OUT_OF_HOST_MEMORY;
+    return error ? dn_opencl_status(error, "CreateKernel") : DANAUS_OK;
+}
+
+void dn_opencl_unload(gpu_shared *shared, void *module)
+{
+    const opencl_gpu *g = (const opencl_gpu *)shared;
+    opencl_kernel *k = module;
+    if (k->kernel)
+        g->cl->ReleaseKernel(k->kernel);
+    if (k->program)
+        g->cl->ReleaseProgram(k->program);
+    dn_lock_destroy(k->lock);
+    dn_free(k);
+}
+
+danaus_status dn_opencl_load(
+    gpu_device *d, const void *image, size_t bytes, const char *entry, int *refused,
+    gpu_loaded *to)
+{
+    opencl_kernel *k = dn_calloc(1, sizeof *k);
+    if (!k)
+        return dn_fail_memory(sizeof *k, "a kernel");
+    danaus_status status =
+        make_kernel((const opencl_gpu *)d->shared, image, bytes, entry, refused, k);
+    if (status)
+        dn_opencl_unload(d->shared, k);
+    else
+        to->module = to->function = k;
+    return status;
+}
