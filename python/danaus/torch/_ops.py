@@ -171,7 +171,7 @@ def in_forward_mode() -> bool:
 def in_transform() -> bool:
     """True within torch.func or forward-mode differentiation. Tensors that have
     gradients outside of a vmap do not say so."""
-    return _in_function() or in_forward_mode()
+    return forward_ad._current_level >= 0 or _in_function()
 
 
 class _Leaf:

@@ -93,7 +93,7 @@ def is_hooked(module: nn.Module) -> bool:
     shard a model load its parameters then. Code that computes with the parameters of
     such a module has to call it."""
     own = module.__dict__
-    return bool("forward" in own or own["_forward_pre_hooks"] or own["_forward_hooks"])
+    return bool(own["_forward_pre_hooks"] or own["_forward_hooks"] or "forward" in own)
 
 
 class Prepared:
@@ -169,27 +169,24 @@ class Packed:
         """The product, without gradients, planned for about as many rows."""
         a, _, c, d = question[0][-4:]
         batch = 1 << (x.numel() // (a * c * d) - 1).bit_length()
-        packed = self.get(x, batch, weights, bias, question)
-        return _APPLY(x, packed, bias is not None, batch, *question)
-
-    def get(
-        self,
-        x: Tensor,
-        batch: int,
-        weights: list[Tensor],
-        bias: Tensor | None,
-        question: tuple,
-    ) -> Tensor:
-        """These weights, packed for inputs like x with so many rows."""
         numbers = weights if bias is None else [*weights, bias]
         change, kept = known = self.known
         if not _SAME(numbers, kept):
             change, _ = known = self._take(numbers)
-        held = self.plans.get((x.dtype, batch))
-        packed, after = (None, -1) if held is None else held[0]
+        held = self.plans.get((x.dtype, batch)) or self._plan(x, batch, question)
+        packed, after = held[0]
         if after < change:
-            return self._pack(x, batch, known, len(weights), question)
-        return packed
+            packed = self._pack(held, x, batch, known, len(weights), question)
+        return _APPLY(x, packed, bias is not None, batch, *question)
+
+    def _plan(self, x: Tensor, batch: int, question: tuple) -> list:
+        """Where the plan for such inputs finds its weights: not packed yet, if no other
+        plan has the same kernels."""
+        key = x.dtype, ops.ks_describe(x, batch, *question)
+        with self.lock:
+            held = self.memory.setdefault(key, [(None, -1)])
+            self.plans[x.dtype, batch] = held
+        return held
 
     def _take(self, numbers: list[Tensor]) -> tuple[int, list[Tensor]]:
         with self.lock:  # threads that see the same change count it once
@@ -199,18 +196,21 @@ class Packed:
             return self.known
 
     def _pack(
-        self, x: Tensor, batch: int, known: tuple, factors: int, question: tuple
+        self,
+        held: list,
+        x: Tensor,
+        batch: int,
+        known: tuple,
+        factors: int,
+        question: tuple,
     ) -> Tensor:
         change, numbers = known
         bias = numbers[factors] if len(numbers) > factors else None
-        key = x.dtype, ops.ks_describe(x, batch, *question)
         with self.lock:
-            held = self.memory.setdefault(key, [(None, -1)])
             packed, after = held[0]
             if after < change:
                 packed = ops.ks_pack(numbers[:factors], bias, x.dtype, batch, *question)
                 held[0] = packed, change
-            self.plans[x.dtype, batch] = held
         return packed
 
     # Copies of a module pack for themselves.

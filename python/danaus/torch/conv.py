@@ -9,7 +9,7 @@ with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024 (arXiv 2311.0
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ from danaus.torch._conv_functions import (
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._ops import in_transform, ops
 from danaus.torch._packed import Freezable, Prepared, wait
-from danaus.torch.functional import ACTIVATIONS, activation_name
+from danaus.torch.functional import ACTIVATIONS, activation_name, wants_gradients
 
 __all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
 
@@ -59,13 +59,6 @@ def keeps(module: Freezable, rows: Sequence[Tensor | None]) -> bool:
     if u.is_cuda and (not frozen or torch.cuda.is_current_stream_capturing()):
         return False
     return not wants_gradients(there if frozen else [*there, *module.parameters()])
-
-
-def wants_gradients(tensors: Iterable[Tensor | None]) -> bool:
-    """True if gradients of a function of these may be asked for."""
-    return torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in tensors
-    )
 
 
 class LongConv(Freezable):

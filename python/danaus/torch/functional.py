@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._hyena_functions import hyena
-from danaus.torch._ops import in_transform, linear, ops
+from danaus.torch._ops import Linear, in_transform, linear, ops
+from danaus.torch._packed import Packed
 
 __all__ = ["hyena", "ks_linear", "long_conv", "short_conv"]
 
@@ -26,6 +28,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 _NARROW = torch.float32, torch.float16, torch.bfloat16  # what autocast casts
 _DTYPES = *_NARROW, torch.float64, torch.complex64, torch.complex128
+
+# The arguments of operators beside their tensors: patterns, four numbers for each,
+# activation, batch_last, tf32.
+Question = tuple[list[int], str, bool, bool]
 
 
 def activation_name(activation: str | None) -> str:
@@ -69,8 +75,14 @@ def autocast(x: Tensor) -> Tensor:
     return x
 
 
-def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> None:
-    """Raises unless x can be multiplied by weights like `like` with so many columns."""
+def check_input(
+    x: Tensor,
+    dtype: torch.dtype,
+    device: torch.device,
+    features: int,
+    batch_last: bool,
+) -> None:
+    """Raises unless x can be multiplied by such weights with so many columns."""
     if not isinstance(x, Tensor):
         raise TypeError(f"the input has to be a tensor, not {type(x).__name__}")
     if x.is_nested:
@@ -83,10 +95,10 @@ def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> Non
     if x.dtype not in _DTYPES:
         names = ", ".join(str(dtype) for dtype in _DTYPES)
         raise ValueError(f"the input is {x.dtype}: danaus has {names}")
-    if x.is_complex() != like.is_complex():
-        raise ValueError(f"the input is {x.dtype}, the weights are {like.dtype}")
-    if x.device != like.device:
-        raise ValueError(f"the input is on {x.device}, the weights on {like.device}")
+    if x.is_complex() != dtype.is_complex:
+        raise ValueError(f"the input is {x.dtype}, the weights are {dtype}")
+    if x.device != device:
+        raise ValueError(f"the input is on {x.device}, the weights on {device}")
     if x.device.type not in ("cpu", "cuda", "meta"):
         kind = x.device.type
         raise NotImplementedError(f"danaus runs on CPUs and CUDA, not on {kind}")
@@ -139,39 +151,48 @@ def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
         raise ValueError(f"the bias has the shape {tuple(bias.shape)}, not [{rows}]")
 
 
-def has_derivatives(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
-    """True if a product of these may need derivatives."""
-    if not torch.compiler.is_compiling() and in_transform():
-        return True
-    return torch.is_grad_enabled() and requires_grad(x, weights, bias)
+def is_plain(x: Tensor) -> bool:
+    """True if operators get x itself: no compiler or torch.func is at work, and no
+    subclass of tensors."""
+    return type(x) is Tensor and not is_compiling() and not in_transform()
 
 
-def requires_grad(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
-    """True if any of the tensors requires gradients."""
-    if x.requires_grad or (bias is not None and bias.requires_grad):
-        return True
-    return any(w.requires_grad for w in weights)
+def wants_gradients(tensors: Iterable[Tensor | None]) -> bool:
+    """True if gradients of a function of these may be asked for."""
+    if torch.is_grad_enabled():
+        for x in tensors:  # any() takes longer
+            if x is not None and x.requires_grad:
+                return True
+    return False
 
 
 def product(
     x: Tensor,
     weights: list[Tensor],
     bias: Tensor | None,
-    patterns: list[int],
-    activation: str,
-    batch_last: bool,
-    tf32: bool,
+    question: Question,
+    kept: Packed | None = None,
 ) -> Tensor:
     """activation(W x + bias) of operands that were checked, with gradients.
 
     With gradients the activation is PyTorch's own, since its derivative needs its
-    input.
+    input. Without, a CPU packs weights of plain tensors only where they are not those
+    that are kept. A GPU packs at each call: this launch takes less time than finding
+    changes.
     """
-    if has_derivatives(x, weights, bias):
-        v = linear(x, weights, bias, (patterns, "none", batch_last, tf32))
-        return ACTIVATIONS[activation](v)
-    function = ops.ks_linear if torch.compiler.is_compiling() else ops._ks_linear
-    return function(x, weights, bias, patterns, activation, batch_last, tf32)
+    derived = kept is None and not is_compiling() and in_transform()
+    if derived or wants_gradients(weights) or wants_gradients((x, bias)):
+        patterns, activation, batch_last, tf32 = question
+        if activation != "none":
+            v = product(x, weights, bias, (patterns, "none", batch_last, tf32), kept)
+            return ACTIVATIONS[activation](v)
+        if kept is not None:  # what linear() would choose
+            return Linear.apply(x, bias, question, *weights)
+        return linear(x, weights, bias, question)
+    if kept is not None and x.is_cpu and weights[0].is_cpu:
+        return kept.apply(x, weights, bias, question)
+    function = ops.ks_linear if is_compiling() else ops._ks_linear
+    return function(x, weights, bias, *question)
 
 
 def ks_linear(
@@ -209,9 +230,10 @@ def ks_linear(
     _check_numbers(weights, bias)
     patterns = [size for w in weights for size in w.shape]
     features = patterns[-4] * patterns[-2] * patterns[-1]
-    check_input(x, weights[0], features, last)
+    check_input(x, weights[0].dtype, weights[0].device, features, last)
     name = activation_name(activation)
     if name != "none" and x.is_complex():
         raise ValueError("activations are for real numbers")
     x = autocast(x)
-    return product(x, weights, bias, patterns, name, last, allows_tf32(tf32, x))
+    question = patterns, name, last, allows_tf32(tf32, x)
+    return product(x, weights, bias, question)

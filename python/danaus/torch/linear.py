@@ -16,18 +16,20 @@ from danaus._arrays import INT64, whole
 from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
-from danaus.torch._ops import Linear, in_transform, ops
+from danaus.torch._ops import ops
 from danaus.torch._packed import Factors, Freezable, Packed, is_hooked, wait
+from danaus.torch._precision import wide
 from danaus.torch.functional import (
-    ACTIVATIONS,
+    Question,
     activation_name,
     allows_tf32,
     autocast,
     check_input,
     check_residual,
     is_batch_last,
+    is_plain,
     product,
-    requires_grad,
+    wants_gradients,
 )
 from danaus.torch.parents import effective, reason_of_its_own
 from danaus.torch.weight import LinearLike
@@ -175,91 +177,51 @@ class KSLinear(LinearLike, Freezable):
         `residual + layer(x)`. A residual has the shape of layer(x) and is not
         broadcast. A layer that was frozen for residuals adds it with the product.
         """
+        plain = is_plain(x)
+        if residual is not None or not plain:
+            self._check(x)  # operators check other inputs
         if residual is not None:
-            self._check(x)
             check_residual(residual, x, self.out_features, self._batch_last)
-        if self._frozen is not None and isinstance(x, Tensor):
-            x = autocast(x)
-            if self._runs_frozen(x, residual):
-                return self._apply_packed(x, self._frozen.batch, self.packed, residual)
-        if residual is not None:
-            return residual + self.forward(x)
-        weights, own = self.factors(), self._parameters
-        bias = own["bias"] if "bias" in own else self.bias
-        if torch.compiler.is_compiling() or in_transform() or type(x) is not Tensor:
-            return self._product(x, weights, bias)
         x = autocast(x)
+        question = self._question(x)
         try:
-            if torch.is_grad_enabled() and requires_grad(x, weights, bias):
-                question = self._question(x, "none")
-                v = Linear.apply(x, bias, question, *weights)
-                return v if self.activation == "none" else self._activate(v)
-            if x.is_cpu and weights[0].is_cpu:
-                return self._infer(x, weights, bias)
-            return self._product(x, weights, bias)
+            if self._frozen is not None and self._is_prepared(x, residual):
+                batch = self._frozen.batch
+                return APPLY(x, self.packed, self._has_bias, batch, *question, residual)
+            own = self._parameters
+            bias = own["bias"] if "bias" in own else self.bias
+            kept = self._packed if plain else None
+            y = product(x, self.factors(), bias, question, kept)
         except RuntimeError:
             self._check(x)
             raise
+        return y if residual is None else residual + y
 
-    def _question(self, x: Tensor, activation: str) -> tuple:
-        """The arguments of operators beside their tensors."""
+    def _question(self, x: Tensor) -> Question:
         tf32 = x.is_cuda and allows_tf32(self.tf32, x)
-        return self._sizes, activation, self._batch_last, tf32
+        return self._sizes, self.activation, self._batch_last, tf32
 
     def _check(self, x: Tensor) -> None:
-        # What is packed lies where the layer runs; weights may be offloaded.
         like = self.weights[0]
-        if self._frozen is not None:
-            like = torch.empty(0, dtype=like.dtype, device=self.packed.device)
-        check_input(x, like, self.in_features, self._batch_last)
+        # What is packed lies where the layer runs; weights may be offloaded.
+        device = like.device if self._frozen is None else self.packed.device
+        check_input(x, like.dtype, device, self.in_features, self._batch_last)
         if self.activation != "none" and x.is_complex():
             raise ValueError("activations are for real numbers")
-
-    def _activate(self, v: Tensor) -> Tensor:
-        return ACTIVATIONS[self.activation](v)
-
-    def _product(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
-        """The layer without anything that is kept."""
-        check_input(x, weights[0], self.in_features, self._batch_last)
-        if self.activation != "none" and x.is_complex():
-            raise ValueError("activations are for real numbers")
-        x = autocast(x)
-        return product(x, weights, bias, *self._question(x, self.activation))
-
-    def _infer(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
-        """The layer on a CPU, which packs weights when a number has changed. A GPU
-        packs them at each call: that is a launch, and less than to ask for changes."""
-        question = self._question(x, self.activation)
-        return self._packed.apply(x, weights, bias, question)
 
     # ---- packed for good ----
 
-    def _apply_packed(
-        self, x: Tensor, batch: int, packed: Tensor, residual: Tensor | None
-    ) -> Tensor:
-        question = self._question(x, self.activation)
-        try:
-            return APPLY(x, packed, self._has_bias, batch, *question, residual)
-        except RuntimeError:
-            self._check(x)
-            raise
-
-    def _runs_frozen(self, x: Tensor, residual: Tensor | None) -> bool:
-        frozen = self._frozen
-        if frozen.dtype != x.dtype or frozen.residual != (residual is not None):
+    def _is_prepared(self, x: Tensor, residual: Tensor | None) -> bool:
+        """True if what `freeze` packed is for such operands."""
+        frozen, adds = self._frozen, residual is not None
+        if x.dtype != frozen.dtype or adds != frozen.residual:
             return False
-        if residual is not None and residual.dtype != x.dtype:
+        if adds and residual.dtype != x.dtype or wants_gradients((x, residual)):
             return False
-        tensors = [x] if residual is None else [x, residual]
         if torch.compiler.is_compiling():
-            return not (
-                torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-            )
-        if in_transform() or not all(type(t) is Tensor for t in tensors):
-            return False
-        if not torch.is_grad_enabled():
             return True
-        return self._is_frozen() and not any(t.requires_grad for t in tensors)
+        plain = is_plain(x) and (not adds or is_plain(residual))
+        return plain and self._is_frozen()
 
     def freeze(
         self,
@@ -284,7 +246,7 @@ class KSLinear(LinearLike, Freezable):
         weights, bias = self.factors(), self.bias
         found = weights[0].dtype if dtype is None else dtype
         like = torch.empty(0, dtype=found, device=weights[0].device)
-        question = self._question(like, self.activation)
+        question = self._question(like)
         with torch.no_grad():
             packed = ops.ks_pack(weights, bias, found, batch, *question, residual)
         wait(packed)
@@ -306,7 +268,7 @@ class KSLinear(LinearLike, Freezable):
         """The steps that run for such an input without gradients, a line for each."""
         self._check(x)
         rows = x.numel() // self.in_features
-        return ops.ks_describe(x, rows, *self._question(x, self.activation))
+        return ops.ks_describe(x, rows, *self._question(x))
 
     # ---- chains and dense matrices ----
 
@@ -377,8 +339,8 @@ class KSLinear(LinearLike, Freezable):
         """
         if chain.patterns != self.patterns:
             raise ValueError("the chain has other patterns than the layer")
-        wide = "f32" if chain.element_type == "bf16" else chain.element_type
-        chain = chain.astype(wide)
+        numpy_has = chain.element_type != "bf16"
+        chain = chain if numpy_has else chain.astype("f32")
         with torch.no_grad():
             for to, w in zip(self.weights, chain.weights):
                 to.copy_(torch.from_numpy(np.array(w)))
@@ -396,7 +358,7 @@ class KSLinear(LinearLike, Freezable):
         weights = self.factors()
         kind = {"dtype": weights[0].dtype, "device": weights[0].device}
         eye = torch.eye(self.in_features, **kind)
-        return product(eye, weights, None, self._sizes, "none", True, False)
+        return product(eye, weights, None, (self._sizes, "none", True, False))
 
     def extra_repr(self) -> str:
         text = f"{self.in_features}, {self.out_features}, "
@@ -417,11 +379,6 @@ def _fill(parameter: Tensor, bound: float) -> None:
     parameter.uniform_(-bound, bound)
 
 
-def _wide(weight: Tensor) -> Tensor:
-    """In a type that can be factorised."""
-    return weight.float() if weight.dtype.itemsize == 2 else weight
-
-
 def _chain_near(
     weight: Tensor,
     patterns: Patterns | None,
@@ -431,7 +388,7 @@ def _chain_near(
     rows, cols = weight.shape
     if params is not None:
         patterns = named.fit(rows, cols, params)
-    dense, samples = _array(_wide(weight)), None
+    dense, samples = _array(wide(weight)), None
     if inputs is not None:
         if not isinstance(inputs, Tensor):
             kind = type(inputs).__name__
