@@ -64,3 +64,22 @@ else:
         def __neg__(self) -> LinearOperator: ...
 
     AnyOperator = Union[LinearOperator, _Untyped]
+
+
+class Matrix(LinearOperator):
+    """One that multiplies columns, also by its adjoint, in `_product`."""
+
+    def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+        raise NotImplementedError
+
+    def _matmat(self, x: np.ndarray) -> np.ndarray:
+        return self._product(x, adjoint=False)
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._product(x.reshape(-1, 1), adjoint=False)[:, 0]
+
+    def _rmatmat(self, x: np.ndarray) -> np.ndarray:
+        return self._product(x, adjoint=True)
+
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        return self._product(x.reshape(-1, 1), adjoint=True)[:, 0]

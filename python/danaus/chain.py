@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,14 +30,17 @@ from danaus._arrays import (
     short_name,
     whole,
 )
+from danaus._inverses import Condition, Invertible
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
-from danaus._linear import AnyOperator, LinearOperator, Number
+from danaus._linear import AnyOperator, LinearOperator, Matrix, Number
 from danaus.device import Device, chosen, default_device
 from danaus.patterns import Pattern, Patterns, pattern_array
 from danaus.plan import LAYOUTS, Plan, Weights, batch_of, batched_shape
 
 if TYPE_CHECKING:
     from danaus.operator import Operator  # which is made of chains
+
+__all__ = ["Chain", "Condition", "apply"]
 
 
 class _Views:
@@ -61,24 +63,6 @@ class _Views:
         return ended
 
 
-class Condition(NamedTuple):
-    """Condition numbers ||B||_1 ||B^-1||_1 of a chain of square blocks."""
-
-    bound: float  # that of W is at most this, the product of its factors'
-    largest: float  # of a block,
-    factor: int  # of this factor,
-    block: tuple[int, int]  # (i, j), i < a and j < d
-
-
-@contextlib.contextmanager
-def _linear_algebra() -> Iterator[None]:
-    """What the library refuses is raised as NumPy's linear algebra does."""
-    try:
-        yield
-    except ValueError as error:
-        raise np.linalg.LinAlgError(str(error)) from None
-
-
 def _is_number(x: Any) -> bool:
     """True if it is a scalar; NumPy counts text as one."""
     if isinstance(x, (str, bytes)):
@@ -86,7 +70,7 @@ def _is_number(x: Any) -> bool:
     return np.isscalar(x)
 
 
-class Chain(LinearOperator):
+class Chain(Invertible, Matrix):
     """An M x N matrix W = K_1 ... K_L as patterns and weights, and a bias or None.
 
     A chain is a SciPy LinearOperator: `chain @ x`, `chain.H @ y`, `chain.T @ y`,
@@ -292,19 +276,7 @@ class Chain(LinearOperator):
                 stacklevel=3,
             )
 
-    # ---- products, as SciPy asks for them ----
-
-    def _matmat(self, x: np.ndarray) -> np.ndarray:
-        return self._product(x, adjoint=False)
-
-    def _matvec(self, x: np.ndarray) -> np.ndarray:
-        return self._product(x.reshape(-1, 1), adjoint=False)[:, 0]
-
-    def _rmatmat(self, x: np.ndarray) -> np.ndarray:
-        return self._product(x, adjoint=True)
-
-    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
-        return self._product(x.reshape(-1, 1), adjoint=True)[:, 0]
+    # ---- products ----
 
     def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
         """W x or W^H x for the columns of a matrix."""
@@ -463,53 +435,6 @@ class Chain(LinearOperator):
         start = whole(start, "start", 0, count)
         stop = count if stop is None else whole(stop, "stop", 0, count)
         return self._made(lib.danaus_chain_fuse, start, stop)
-
-    # ---- inverses, of chains of square blocks (b = c) ----
-
-    def inv(self) -> Chain:
-        """The chain of W^-1, made block by block in double precision.
-
-        LinAlgError where a block is singular, naming it, or not square.
-        """
-        with _linear_algebra():
-            place = ffi.new("danaus_chain **")
-            check(lib.danaus_chain_invert(self._handle, 0, place, ffi.NULL))
-            return Chain._adopt(place)
-
-    def solve(self, b: ArrayLike) -> np.ndarray:
-        """x with W x = b, for b[N] or columns b[N][K], without the inverse.
-
-        The elimination runs in double precision; x has the common type.
-        """
-        b, rows = np.asarray(b), self.shape[0]
-        if b.ndim not in (1, 2) or len(b) != rows:
-            raise ValueError(f"b has shape {b.shape} where [{rows}, ...] is needed")
-        code = product_code(self._code, b.dtype)
-        x = np.array(converted(b, code, what="b"))
-        chain = self if code == self._code else self.astype(short_name(code))
-        batch, place = b.size // rows, pointer(x)
-        arguments = 0, LAYOUTS["batch-last"], batch, place, place, ffi.NULL
-        right = x.copy()
-        with _linear_algebra():
-            check(lib.danaus_chain_solve(chain._handle, *arguments))
-        chain._judge(x, "x", right)
-        return x
-
-    def slogdet(self) -> tuple[float | complex, float]:
-        """Sign (or phase) and logarithm of the modulus of det W, as NumPy has them."""
-        modulus, phase = ffi.new("double *"), ffi.new("double [2]")
-        with _linear_algebra():
-            check(lib.danaus_chain_determinant(self._handle, 0, modulus, phase))
-        real = not is_complex(self._code)
-        return phase[0] if real else complex(phase[0], phase[1]), modulus[0]
-
-    def condition(self) -> Condition:
-        """How far W is from singular, by estimates of LAPACK."""
-        c = ffi.new("danaus_condition *")
-        with _linear_algebra():
-            nothing = 0, 0, 0, ffi.NULL, ffi.NULL
-            check(lib.danaus_chain_solve(self._handle, *nothing, c))
-        return Condition(c.bound, c.largest, c.factor, (c.i, c.j))
 
     # ---- what Python asks for ----
 

@@ -26,13 +26,13 @@ from danaus._arrays import (
     sums_code,
 )
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
-from danaus._linear import AnyOperator, LinearOperator
+from danaus._linear import AnyOperator, LinearOperator, Matrix
 from danaus.chain import Chain
 from danaus.device import Device, default_device
 from danaus.plan import LAYOUTS, Gradients
 
 
-class Operator(LinearOperator):
+class Operator(Matrix):
     """A sum of terms, each of chains with orders: S_0 (K_1 + I) S_1 .. (K_C + I) S_C.
 
     An order indexes values, ``v[order]``, with zeros where it is -1. Values beyond the
@@ -143,19 +143,7 @@ class Operator(LinearOperator):
         """Writes a file with all terms and orders, in one step; `load` reads it."""
         check(lib.danaus_operator_save(self._handle, path_bytes(path)))
 
-    # ---- products, as SciPy asks for them ----
-
-    def _matmat(self, x: np.ndarray) -> np.ndarray:
-        return self._product(x, adjoint=False)
-
-    def _rmatmat(self, y: np.ndarray) -> np.ndarray:
-        return self._product(y, adjoint=True)
-
-    def _matvec(self, x: np.ndarray) -> np.ndarray:
-        return self._matmat(x.reshape(-1, 1))[:, 0]
-
-    def _rmatvec(self, y: np.ndarray) -> np.ndarray:
-        return self._rmatmat(y.reshape(-1, 1))[:, 0]
+    # ---- products ----
 
     def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
         """A x or A^H x for the columns of a matrix."""

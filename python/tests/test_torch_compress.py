@@ -22,13 +22,12 @@ from danaus.torch.calibrate import Walk, evaluating  # noqa: E402
 from danaus.torch.candidates import (  # noqa: E402
     CHAINS,
     KINDS,
-    Moments,
-    Problem,
     candidates,
     interpolated_parameters,
     interpolated_rank,
     least_parameters,
 )
+from danaus.torch.moments import Moments, Problem  # noqa: E402
 from danaus.torch.sensitivity import gradient_moments, share_out, sides  # noqa: E402
 
 nn = torch.nn

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from danaus.torch.batches import Caller, few_rows
-from danaus.torch.candidates import Candidate, Moments, sums_of
+from danaus.torch.candidates import Candidate
+from danaus.torch.moments import Moments, sums_of
 from danaus.torch.parents import effective
 from danaus.torch.stand_in import stand_in
 

@@ -18,7 +18,6 @@ from danaus.torch.calibrate import Walk, dense_weight
 from danaus.torch.candidates import (
     GROUPS,
     Candidate,
-    Problem,
     best,
     interpolated_parameters,
     least_parameters,
@@ -26,6 +25,7 @@ from danaus.torch.candidates import (
 from danaus.torch.choose import Exclude, Layers, select
 from danaus.torch.distill import distil
 from danaus.torch.exchange import Arrangement, find_exchanges
+from danaus.torch.moments import Problem
 from danaus.torch.replace import (
     RIDGE,
     Report,

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from danaus.torch.batches import few_rows
 from danaus.torch.calibrate import Stage, Walk, dense_weight
-from danaus.torch.candidates import Candidate, Moments, Problem
+from danaus.torch.candidates import Candidate
+from danaus.torch.moments import Moments, Problem
 
 
 @dataclass

@@ -23,13 +23,13 @@ from danaus.torch.calibrate import Walk, dense_weight, evaluating, naming
 from danaus.torch.candidates import (
     KINDS,
     Candidate,
-    Problem,
     best,
     fit_chain,
     least_parameters,
 )
 from danaus.torch.choose import Exclude, Layers, fits, select
 from danaus.torch.exchange import Arrangement
+from danaus.torch.moments import Problem
 from danaus.torch.resume import Finished
 
 # Held-out sentences agree best with this share where calibration is scarce.

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from danaus.torch.batches import Output
 from danaus.torch.calibrate import Walk, dense_weight, naming
-from danaus.torch.candidates import Moments, Problem, sums_of
+from danaus.torch.moments import Moments, Problem, sums_of
 
 
 def _directions(rows: Tensor, generator: torch.Generator) -> Tensor:
