@@ -1,10 +1,9 @@
 /* danaus conv: a signal convolved with filters, file to file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/rows.h"
 #include "cli/sound.h"
 #include "common/room.h"
-
-#include <math.h>
 
 static const usage use = {
     .synopsis = "SIGNAL FILTER [FILTER]... -o OUT [OPTION]...",
@@ -29,15 +28,6 @@ static const usage use = {
 
 enum { MODE_CAUSAL, MODE_CIRCULAR, MODE_FULL, MODE_SAME, MODE_VALID };
 
-/* Rows of numbers, from either sort of file. */
-typedef struct rows {
-    danaus_dtype dtype;
-    int64_t count, length;
-    void *data;
-    int rate;            /* 0: .npy */
-    danaus_tensor shape; /* of the .npy file */
-} rows;
-
 typedef struct convolve {
     device_options where;
     plan_options how;
@@ -56,77 +46,6 @@ typedef struct convolve {
 } convolve;
 
 /* ---- reading ---- */
-
-static int is_npy(const char *path)
-{
-    char head[6] = { 0 };
-    FILE *file = fopen(path, "rb");
-    size_t got = file ? fread(head, 1, sizeof head, file) : 0;
-    if (file)
-        fclose(file);
-    return got == sizeof head && !memcmp(head, "\x93NUMPY", 6);
-}
-
-static int read_npy(const char *path, rows *r)
-{
-    danaus_file *file = NULL;
-    danaus_tensor t;
-    int status = open_array(path, &file, &t);
-    if (!status && (t.ndim < 1 || is_complex(t.dtype)))
-        status = failure(
-            "%s has %s of %s: real numbers with at least one axis are needed", path,
-            t.ndim ? "an array" : "one element", danaus_dtype_name(t.dtype));
-    if (!status && tensor_elements(&t) < 1)
-        status = failure("%s is empty", path);
-    if (!status) {
-        *r = (rows){ .dtype = t.dtype, .length = t.shape[t.ndim - 1], .shape = t };
-        r->count = tensor_elements(&t) / r->length;
-        size_t bytes = (size_t)tensor_elements(&t) * danaus_dtype_size(t.dtype);
-        r->data = room_make(1, tensor_elements(&t), danaus_dtype_size(t.dtype), path);
-        if (r->data)
-            memcpy(r->data, t.data, bytes);
-        else
-            status = STATUS_FAILURE;
-    }
-    danaus_file_close(file);
-    return status;
-}
-
-static int read_sound(const char *path, rows *r)
-{
-    sound s;
-    int status = sound_read(path, &s);
-    if (!status)
-        *r = (rows){ DANAUS_F32, s.channels, s.length, s.data, s.rate, { 0 } };
-    return status;
-}
-
-static int read_rows(const char *path, rows *r)
-{
-    return is_npy(path) ? read_npy(path, r) : read_sound(path, r);
-}
-
-/* Rows below rows; the shorter ones end in zeros. */
-static int append_rows(rows *to, const rows *more)
-{
-    int64_t length = to->length > more->length ? to->length : more->length;
-    float *data =
-        room_make(to->count + more->count, length, sizeof *data, "the filters");
-    if (!data)
-        return STATUS_FAILURE;
-    const rows *parts[2] = { to, more };
-    float *at = data;
-    for (int p = 0; p < 2; p++)
-        for (int64_t i = 0; i < parts[p]->count; i++, at += length)
-            memcpy(
-                at, (const float *)parts[p]->data + i * parts[p]->length,
-                (size_t)parts[p]->length * sizeof *at);
-    free(to->data);
-    to->data = data;
-    to->count += more->count;
-    to->length = length;
-    return STATUS_OK;
-}
 
 static int match_rate(const convolve *c, const char *path, rows *filter)
 {
@@ -152,14 +71,14 @@ static int read_filters(convolve *c, char **paths, int count)
 {
     for (int i = 0; i < count; i++) {
         rows one = { 0 };
-        int status = read_rows(paths[i], &one);
+        int status = rows_read(paths[i], &one);
         status = status ? status : match_rate(c, paths[i], &one);
         if (!status && i > 0 && !one.rate)
             status = failure(
                 "%s is a second file of filters, and filters in .npy are one file",
                 paths[i]);
         if (!status && i > 0)
-            status = append_rows(&c->filters, &one);
+            status = rows_append(&c->filters, &one);
         if (status || i > 0)
             free(one.data);
         else
@@ -359,34 +278,12 @@ static int convolve_rows(convolve *c)
 
 /* ---- writing ---- */
 
-static int64_t rows_non_finite(const rows *r)
-{
-    return count_non_finite(r->dtype, r->data, r->count * r->length);
-}
-
 static void judge(convolve *c)
 {
     int64_t lost = rows_non_finite(&c->out);
     output_judge(
         &c->output, c->out.dtype, lost, c->out.count * c->out.length,
         lost ? rows_non_finite(&c->signal) + rows_non_finite(&c->filters) : 0);
-}
-
-/* Scales all rows by one number, so that the largest magnitude is 1. */
-static int normalize(rows *r)
-{
-    int64_t count = r->count * r->length;
-    double *wide = room_make(1, count, sizeof *wide, "the result in f64"), most = 0;
-    if (!wide)
-        return STATUS_FAILURE;
-    danaus_convert(r->dtype, r->data, DANAUS_F64, wide, count);
-    for (int64_t i = 0; i < count; i++)
-        most = fmax(most, fabs(wide[i]));
-    for (int64_t i = 0; i < count && most > 0; i++)
-        wide[i] /= most;
-    danaus_convert(DANAUS_F64, wide, r->dtype, r->data, count);
-    free(wide);
-    return STATUS_OK;
 }
 
 static int ends_with(const char *text, const char *end)
@@ -467,7 +364,7 @@ static int run(convolve *c, char **paths, int count)
 {
     TRY(output_open(&c->output, c->output.name));
     TRY(check_name(c));
-    TRY(read_rows(paths[0], &c->signal));
+    TRY(rows_read(paths[0], &c->signal));
     TRY(check_sort(c));
     TRY(read_filters(c, paths + 1, count - 1));
     TRY(c->signal.rate ? match_channels(c) : match_shapes(c));
@@ -475,7 +372,7 @@ static int run(convolve *c, char **paths, int count)
     TRY(convolve_rows(c));
     judge(c);
     if (c->normalize)
-        TRY(normalize(&c->out));
+        TRY(rows_normalize(&c->out));
     TRY(write_rows(c));
     return report(c);
 }

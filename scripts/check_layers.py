@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks every #include and import against the tables of layers, and how large and how
-unique the parts of src are.
+unique parts of the sources are.
 
 Prints a line for each place that breaks a rule. The exit status is 1 if there is one.
 """
@@ -61,7 +61,8 @@ MODULES = {
     r"danaus|numpy|scipy": ["python/danaus/"],
 }
 
-MOST_LINES = 500  # of a file of src
+SIZED = "src", "cli", "python/danaus"
+MOST_LINES = 500  # of a file of these
 MOST_IN_FOLDER = 4000  # lines of a folder of src without folders inside
 
 IMPORT = re.compile(r"^\s*(?:from|import)\s+([\w.]+)")
@@ -103,15 +104,16 @@ def import_complaints(path):
 
 
 def size_complaints():
-    """Files and folders of src that are too large."""
-    for folder in [p for p in pathlib.Path("src").rglob("*") if p.is_dir()]:
-        lines = {p: p.read_text().count("\n") for p in folder.iterdir() if p.is_file()}
-        has_folders = any(p.is_dir() for p in folder.iterdir())
-        if sum(lines.values()) > MOST_IN_FOLDER and not has_folders:
-            yield f"{folder}: {sum(lines.values())} lines, at most {MOST_IN_FOLDER}"
-        for path, count in lines.items():
-            if count > MOST_LINES:
-                yield f"{path}: {count} lines, at most {MOST_LINES}"
+    """Files, and folders of src, that are too large."""
+    for place in SIZED:
+        for folder in [p for p in pathlib.Path(place).glob("**") if p.name != "__pycache__"]:
+            lines = {p: p.read_text().count("\n") for p in folder.iterdir() if p.is_file()}
+            has_folders = any(p.is_dir() for p in folder.iterdir())
+            if place == "src" and sum(lines.values()) > MOST_IN_FOLDER and not has_folders:
+                yield f"{folder}: {sum(lines.values())} lines, at most {MOST_IN_FOLDER}"
+            for path, count in lines.items():
+                if count > MOST_LINES:
+                    yield f"{path}: {count} lines, at most {MOST_LINES}"
 
 
 def name_complaints():
