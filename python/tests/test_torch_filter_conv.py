@@ -111,15 +111,6 @@ def test_types_and_state_dicts(rng, kind, more, dtype):
     assert (y.double() - wanted).norm() <= 20 * torch.finfo(dtype).eps * wanted.norm()
 
 
-@pytest.mark.parametrize(("kind", "more"), KINDS[1:], ids=NAMES[1:])
-def test_autocast_leaves_it_in_single_precision(rng, kind, more):
-    conv, u = kind(2, 12, **more), random(rng, 1, 2, 12).float()
-    wanted = conv(u)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = conv(u)
-    torch.testing.assert_close(y, wanted, rtol=0, atol=0)
-
-
 @all_kinds
 def test_a_graph_has_no_breaks(rng, kind, more):
     conv = random_module(rng, kind, 2, 8, scale=0.2, **more)

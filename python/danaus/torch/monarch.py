@@ -16,6 +16,7 @@ from torch import Tensor
 from danaus.torch._conv_functions import fail, long_conv
 from danaus.torch._digits import near_equal
 from danaus.torch._filter_conv import FilterConv, all_three, three
+from danaus.torch._precision import without_autocast
 from danaus.torch._triangular import TriangularBasis
 from danaus.torch.functional import ks_linear
 
@@ -96,6 +97,7 @@ class CausalMonarchConv(FilterConv):
         for w in self.bases.parameters():
             torch.nn.init.zeros_(w)
 
+    @without_autocast
     def _convolve(self, u: Tensor, k: Tensor) -> Tensor:
         of_y, of_k, of_u = all_three(self.bases)
         k = self._change(k, of_k.factors(), u.shape[2])
