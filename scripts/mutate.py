@@ -10,7 +10,8 @@ tests/mutants.toml is the table: a file, a text that it holds once, what to put 
 and a regular expression of the CTest tests that should fail then. The copy and its
 build are in build/mutants. The tests are run without a mistake first, and must pass.
 A mutant dies if a test fails, crashes or takes longer than --timeout. Prints who kills
-what; the exit status is the number of survivors that the table does not explain.
+what; the exit status is the number of survivors that the table does not explain. A table
+with an entry whose text is not in its file exactly once is refused.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -98,18 +99,25 @@ def check_baseline(mutants, timeout):
         sys.exit(f"without a mistake these tests fail: {' '.join(failed)}")
 
 
+def stale(mutants):
+    """A line for each entry whose text is not in its file exactly once."""
+    for m in mutants:
+        path = ROOT / m["file"]
+        count = path.read_text().count(m["text"]) if path.is_file() else 0
+        if count != 1:
+            yield f"{m['name']}: {m['file']} has the text {count} times, not once"
+
+
 def try_mutant(mutant, timeout):
     """One word, and who saw it."""
     path = COPY / mutant["file"]
     original = path.read_text()
-    if original.count(mutant["text"]) != 1:
-        return "STALE", f"{mutant['file']} has the text {original.count(mutant['text'])} times"
     try:
         path.write_text(original.replace(mutant["text"], mutant["with"]))
         tests = tests_of(mutant["killed_by"])
         status, text = build(tests)
         if status:
-            return "STALE", "does not build: " + " ".join(re.findall("error: .*", text)[:1])
+            return "BROKEN", "does not build: " + " ".join(re.findall("error: .*", text)[:1])
         failed = run(tests, timeout)
     finally:
         path.write_text(original)
@@ -136,6 +144,8 @@ def main():
     parser.add_argument("--timeout", type=int, default=300, metavar="SECONDS")
     args = parser.parse_args()
     table = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text())
+    if found := list(stale(table["mutant"])):
+        sys.exit("\n".join(found))
     mutants = chosen(table["mutant"], args)
     if args.list:
         for m in mutants:
@@ -153,7 +163,7 @@ def main():
         words.setdefault(word, []).append(mutant["name"])
         print(f"{word:9} {mutant['name']:32} {time.time() - start:5.0f} s  {who}", flush=True)
     print(", ".join(f"{len(names)} {word}" for word, names in sorted(words.items())))
-    return len(words.get("SURVIVES", [])) + len(words.get("STALE", []))
+    return len(words.get("SURVIVES", [])) + len(words.get("BROKEN", []))
 
 
 if __name__ == "__main__":

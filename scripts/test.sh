@@ -8,7 +8,7 @@
 #     quick      for every commit, and only by its name: layers and formatting, then with gcc a
 #                tenth of the random rounds of what runs on the CPU; two minutes, if little is
 #                to be compiled
-#     style      layers of includes, formatting, the shape of the tables
+#     style      layers of includes, formatting, licences, texts of mutants
 #     release    gcc, optimised: every test, install, documents
 #     docs       the site of documents, headers and the Python package, without a warning
 #     python     the Python package: its wheel, without a compiler; pytest with PyTorch
@@ -122,6 +122,8 @@ licensed() {
     build/reuse/bin/reuse lint --lines
 }
 
+mutable() { python3 scripts/mutate.py --list > /dev/null; }
+
 part_quick() {
     need clang-format-14
     check "includes respect the layers" python3 scripts/check_layers.py
@@ -138,6 +140,7 @@ part_style() {
     check "includes respect the layers" python3 scripts/check_layers.py
     check "every file is formatted" formatted
     check "every file says its licence" licensed
+    check "every mutant finds its text once" mutable
 }
 
 # NVRTC compiles kernels without a GPU. Where it cannot be had, the test that needs it is
