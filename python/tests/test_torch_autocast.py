@@ -9,71 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from every_module import CAST, KEPT, ROWS, learned  # noqa: E402
+
 import danaus.torch  # noqa: E402
-from danaus.torch import (  # noqa: E402
-    BlockDiagonalLinear,
-    CausalMonarchConv,
-    ChebyshevConv,
-    FusedLinear,
-    GatedLongConv,
-    GatedMLP,
-    HyenaFilter,
-    HyenaOperator,
-    InterpolatedLinear,
-    KSLinear,
-    LongConv,
-    M2Mixer,
-    MonarchConv,
-    MonarchLinear,
-    MonarchMixerLayer,
-    MultivariateConv,
-    ShortConv,
-    SumLinear,
-)
-
-CHAIN = "2,2,2,2 4,2,2,1"  # 8 x 8
-ROWS = (2, 12, 8)  # [batch, length, channels], of which linear layers take the last
-
-
-def interpolated():
-    return InterpolatedLinear(
-        KSLinear(8, 4, "1,4,8,1"), KSLinear(4, 4, "1,4,4,1"), range(4)
-    )
-
-
-CAST = {  # what consists of linear layers, or ends with one
-    KSLinear: lambda: KSLinear(8, 8, CHAIN),
-    MonarchLinear: lambda: MonarchLinear(8, 8, 2),
-    BlockDiagonalLinear: lambda: BlockDiagonalLinear(8, 8, 2),
-    SumLinear: lambda: SumLinear(KSLinear(8, 8, CHAIN), KSLinear(8, 8, CHAIN)),
-    InterpolatedLinear: interpolated,
-    FusedLinear: lambda: FusedLinear([KSLinear(8, 8, CHAIN), KSLinear(8, 8, CHAIN)]),
-    GatedMLP: lambda: GatedMLP(8, 16),
-    MonarchMixerLayer: lambda: MonarchMixerLayer(8, 12),
-    M2Mixer: lambda: M2Mixer(8, 12),
-    GatedLongConv: lambda: GatedLongConv(8, 12),
-    HyenaOperator: lambda: HyenaOperator(8, 12),
-}
-KEPT = {
-    kind: lambda kind=kind: kind(8, 12)
-    for kind in (
-        LongConv,
-        CausalMonarchConv,
-        ChebyshevConv,
-        MonarchConv,
-        MultivariateConv,
-    )
-} | {ShortConv: lambda: ShortConv(8, 4), HyenaFilter: lambda: HyenaFilter(8, 12)}
-
-
-def learned(make, device):
-    """The module with numbers that are no identity."""
-    torch.manual_seed(0)
-    module = make().to(device)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.05 * torch.randn_like(p))
-    return module
+from danaus.torch import HyenaFilter  # noqa: E402
 
 
 def names(kind):

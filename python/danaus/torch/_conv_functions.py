@@ -19,7 +19,7 @@ from danaus.torch._conv_ops import (
     run_long_conv,
     run_short_conv,
 )
-from danaus.torch._ops import in_transform, sum_dtype
+from danaus.torch._ops import in_transform, is_traced, sum_dtype
 
 KINDS = ("causal", "circular", "bidirectional")
 LAYOUTS = ("channels_first", "channels_last")
@@ -114,7 +114,7 @@ def filters_of(
             f"k has the shape {list(k.shape)}: the number of filters has to divide "
             f"the {u.shape[1]} channels, and a filter needs a tap"
         )
-    longest = taps if torch.compiler.is_compiling() else max(taps, u.shape[2])
+    longest = taps if is_traced() else max(taps, u.shape[2])
     if longest > MOST_LENGTH:
         fail(f"a length of {longest}; {MOST_LENGTH} is the longest")
     if (k_reverse is not None) != (kind == "bidirectional"):
@@ -185,7 +185,7 @@ def offsets_of(offsets, u: Tensor, dim: int = 2) -> Tensor | None:
     offsets = offsets.to("cpu", torch.int64).contiguous()
     if u.shape[0] != 1 or len(offsets) < 2:
         fail("packed sequences are a batch of 1, and at least one")
-    if not torch.compiler.is_compiling() and not offsets.is_meta:
+    if not is_traced() and not offsets.is_meta:
         lengths = offsets.diff()
         if offsets[0] != 0 or offsets[-1] != u.shape[dim] or (lengths < 0).any():
             fail(
@@ -311,7 +311,7 @@ def short_conv(
     y = run(u.contiguous(), k, bias, last, bool(centred))
     if offsets is None or k.shape[1] == 1:
         return y
-    if not torch.compiler.is_compiling() and in_transform():
+    if not is_traced() and in_transform():
         y = y.clone()  # results of functions cannot be written to there
     after = (k.shape[1] - 1) // 2 if centred else 0
     rows = (u, y) if last else (u.mT, y.mT)

@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv, fft_hyena
-from danaus.torch._ops import check_one_device, in_forward_mode, in_transform, ops
+from danaus.torch._ops import (
+    check_one_device,
+    in_forward_mode,
+    in_transform,
+    is_traced,
+    ops,
+)
 
 _warned = False
 
@@ -216,7 +222,7 @@ def _runner(name: str, function: type[torch.autograd.Function]):
     )
 
     def run(*inputs):
-        if torch.compiler.is_compiling():
+        if is_traced():
             return public(*inputs)
         if torch.is_grad_enabled() or in_transform():
             return function.apply(*inputs)
@@ -246,11 +252,11 @@ def has_kernels(device: torch.device) -> bool:
     """True if the operators run on the device; warns once in a process where they do
     not. In forward mode PyTorch's own functions run, which have its derivatives."""
     global _warned
-    if not torch.compiler.is_compiling() and in_forward_mode():
+    if not is_traced() and in_forward_mode():
         return False
     if device.type in ("cpu", "cuda", "meta"):
         return True
-    if not _warned and not torch.compiler.is_compiling():
+    if not _warned and not is_traced():
         _warned = True
         warnings.warn(
             f"danaus has no kernels for convolutions on {device.type} devices: "

@@ -14,6 +14,7 @@ from danaus.torch._conv_functions import (
     fail,
     filter_sizes,
 )
+from danaus.torch._packed import Traceable
 from danaus.torch._precision import wide
 
 
@@ -36,7 +37,7 @@ def of_one_type(u: Tensor, k: Tensor, matrices: list) -> tuple:
     return u.to(dtype), k.to(dtype), *matrices
 
 
-class FilterConv(nn.Module):
+class FilterConv(Traceable):
     """y = f(k, u) + skip u, with a bilinear f that a class defines as `_convolve`.
 
     Attributes

@@ -162,6 +162,14 @@ def _(packed, weights, bias, dtype, batch, *question):
 # Whether torch.func is at work. Where PyTorch does not say so, as if it were: slower.
 _in_function = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
+# That of torch.jit asks more and takes 0.5 us.
+is_tracing = torch._C._is_tracing
+
+
+def is_traced() -> bool:
+    """True while a compiler, an exporter or torch.jit.trace records what runs."""
+    return torch.compiler.is_compiling() or is_tracing()
+
 
 def in_forward_mode() -> bool:
     """True within forward-mode differentiation. Tensors do not say so."""
@@ -184,7 +192,7 @@ class _Leaf:
 
 def linear(x, weights, bias, question):
     """W x + bias with gradients, without activation."""
-    if torch.compiler.is_compiling():
+    if is_traced():
         return ops.ks_linear(x, weights, bias, *question)
     if in_transform():
         return TransformedLinear.apply(x, bias, _Leaf(question), *weights)

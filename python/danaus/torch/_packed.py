@@ -29,7 +29,18 @@ class Factors(nn.ParameterList):
         return found if len(found) == len(self) else list(self)  # parametrizations
 
 
-class Freezable(nn.Module):
+class Traceable(nn.Module):
+    """A module that can be traced and exported, but not scripted: it chooses operators
+    by what a call is given."""
+
+    def __prepare_scriptable__(self):
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot be scripted: use torch.compile, "
+            "torch.export or torch.jit.trace"
+        )
+
+
+class Freezable(Traceable):
     """A module that, once frozen, keeps what it computes from its parameters."""
 
     def __init__(self) -> None:

@@ -126,10 +126,10 @@ def chebyshev_conv(u: Tensor, k: Tensor, m0: Pair, m1: Pair, m2: Pair) -> Tensor
     ValueError
         Sizes or types that do not fit; a leading coefficient that is zero.
     """
-    sizes = {math.prod(_checked(m)[1].shape[:2]) for m in (m0, m1, m2)}
-    if len(sizes) > 1:
-        fail(f"the matrices have {sorted(sizes)} rows; these have to be equal")
-    size, length = sizes.pop(), u.shape[-1]
+    sizes = sorted(math.prod(_checked(m)[1].shape[:2]) for m in (m0, m1, m2))
+    if sizes[0] != sizes[-1]:
+        fail(f"the matrices have {sorted({*sizes})} rows; these have to be equal")
+    size, length = sizes[0], u.shape[-1]
     check_numbers("u, k and the matrices", u, k, m0[0], m1[0], m2[0])
     if k.shape[-1] != length:
         fail(f"k has {k.shape[-1]} numbers, u {length}")

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from danaus.torch._ops import is_traced
 from danaus.torch._packed import Freezable, is_hooked, wait
 from danaus.torch.linear import KSLinear
 from danaus.torch.weight import LinearLike
@@ -117,7 +118,7 @@ class InterpolatedLinear(LinearLike, Freezable):
     def _second(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """The second factor and the bias."""
         if self._held is not None and self._held[0].dtype == dtype:
-            if torch.compiler.is_compiling() or self._is_frozen():
+            if is_traced() or self._is_frozen():
                 return self._held
         return self._make_second(dtype)
 

@@ -34,8 +34,8 @@ from danaus.torch._conv_functions import (
     sparse_of,
 )
 from danaus.torch._conv_ops import has_kernels
-from danaus.torch._ops import in_transform, ops
-from danaus.torch._packed import Freezable, Prepared, wait
+from danaus.torch._ops import in_transform, is_traced, ops
+from danaus.torch._packed import Freezable, Prepared, Traceable, wait
 from danaus.torch.functional import ACTIVATIONS, activation_name, wants_gradients
 
 __all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
@@ -47,7 +47,7 @@ def keeps(module: Freezable, rows: Sequence[Tensor | None]) -> bool:
     A GPU transforms filters that are not frozen at each call: this launch takes less
     time than checking them for changes. Captured graphs do so too.
     """
-    if torch.compiler.is_compiling() or in_transform():
+    if is_traced() or in_transform():
         return False
     there = [x for x in rows if x is not None]
     u = there[0]
@@ -254,7 +254,7 @@ def _longest(u: Tensor, offsets: Tensor | None) -> int:
     return u.shape[2] if offsets is None else max(1, int(offsets.diff().max()))
 
 
-class ShortConv(torch.nn.Module):
+class ShortConv(Traceable):
     """A depthwise convolution with short filters (`short_conv`), then an activation.
 
     Parameters

@@ -14,7 +14,7 @@ from torch.compiler import is_compiling
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._hyena_functions import hyena
-from danaus.torch._ops import Linear, in_transform, linear, ops
+from danaus.torch._ops import Linear, in_transform, is_traced, is_tracing, linear, ops
 from danaus.torch._packed import Packed
 
 __all__ = ["hyena", "ks_linear", "long_conv", "short_conv"]
@@ -154,16 +154,21 @@ def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
 def is_plain(x: Tensor) -> bool:
     """True if operators get x itself: no compiler or torch.func is at work, and no
     subclass of tensors."""
-    return type(x) is Tensor and not is_compiling() and not in_transform()
+    at_work = is_compiling() or is_tracing() or in_transform()
+    return type(x) is Tensor and not at_work
+
+
+def requires_grad(tensors: Iterable[Tensor | None]) -> bool:
+    """True if one of the tensors requires gradients."""
+    for x in tensors:  # any() takes longer
+        if x is not None and x.requires_grad:
+            return True
+    return False
 
 
 def wants_gradients(tensors: Iterable[Tensor | None]) -> bool:
     """True if gradients of a function of these may be asked for."""
-    if torch.is_grad_enabled():
-        for x in tensors:  # any() takes longer
-            if x is not None and x.requires_grad:
-                return True
-    return False
+    return torch.is_grad_enabled() and requires_grad(tensors)
 
 
 def product(
@@ -180,8 +185,12 @@ def product(
     that are kept. A GPU packs at each call: this launch takes less time than finding
     changes.
     """
-    derived = kept is None and not is_compiling() and in_transform()
-    if derived or wants_gradients(weights) or wants_gradients((x, bias)):
+    if kept is None and is_tracing():  # one graph, with and without gradients
+        return ops.ks_linear(x, weights, bias, *question)
+    derived = kept is None and not is_traced() and in_transform()
+    if derived or (
+        torch.is_grad_enabled() and (requires_grad(weights) or requires_grad((x, bias)))
+    ):
         patterns, activation, batch_last, tf32 = question
         if activation != "none":
             v = product(x, weights, bias, (patterns, "none", batch_last, tf32), kept)
@@ -191,7 +200,7 @@ def product(
         return linear(x, weights, bias, question)
     if kept is not None and x.is_cpu and weights[0].is_cpu:
         return kept.apply(x, weights, bias, question)
-    function = ops.ks_linear if is_compiling() else ops._ks_linear
+    function = ops.ks_linear if is_traced() else ops._ks_linear
     return function(x, weights, bias, *question)
 
 

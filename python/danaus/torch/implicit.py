@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
+from danaus.torch._packed import Traceable
 from danaus.torch.projections import to_rows
 
 __all__ = ["HyenaFilter"]
@@ -91,7 +92,7 @@ def _network(sizes: list[int], frequencies: torch.nn.Module, made: dict):
     return torch.nn.ModuleList(layers)
 
 
-class HyenaFilter(torch.nn.Module):
+class HyenaFilter(Traceable):
     """Filters k [channels, length] that a network of sines computes from positions:
 
         k[., s] = W_n sin(f (W_{n-1} ... sin(f (W_0 z[s] + b_0)) ... + b_{n-1}))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
-from danaus.torch._packed import is_hooked
+from danaus.torch._packed import Traceable, is_hooked
 from danaus.torch.conv import _longest
 from danaus.torch.functional import autocast
 from danaus.torch.implicit import HyenaFilter
@@ -25,7 +25,7 @@ __all__ = ["M2Mixer"]
 _INPUT_EPSILON = 1e-5  # of the normalisation before mixing
 
 
-class M2Mixer(torch.nn.Module):
+class M2Mixer(Traceable):
     """Mixes a sequence in place of attention, and looks both ways:
 
         x1, x2, v = short_filter(in_linear(u)),   u = x, or layernorm(x)

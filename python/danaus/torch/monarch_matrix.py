@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
-from danaus.torch._ops import in_transform
+from danaus.torch._ops import in_transform, is_traced
 from danaus.torch._precision import without_autocast
 from danaus.torch.functional import ks_linear
 
@@ -111,7 +111,7 @@ def checked_pair(name: str, pair: Pair, size: int | None) -> Pair:
 
 def may_read(x: Tensor) -> bool:
     """True if numbers can be looked at: neither traced, nor transformed, nor meta."""
-    return not (torch.compiler.is_compiling() or in_transform() or x.is_meta)
+    return not (is_traced() or in_transform() or x.is_meta)
 
 
 def _product(x: Tensor, weights: list[Tensor]) -> Tensor:

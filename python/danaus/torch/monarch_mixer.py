@@ -17,7 +17,7 @@ from torch import Tensor
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import check_rows, fail
 from danaus.torch._digits import divided, near_equal
-from danaus.torch._packed import Factors
+from danaus.torch._packed import Factors, Traceable
 from danaus.torch.functional import ACTIVATIONS, activation_name, ks_linear
 
 __all__ = ["MonarchMixerLayer"]
@@ -104,7 +104,7 @@ class _Monarch(torch.nn.Module):
             w.copy_(torch.view_as_real(made.contiguous()))
 
 
-class MonarchMixerLayer(torch.nn.Module):
+class MonarchMixerLayer(Traceable):
     """Mixes a sequence, then the features of each of its tokens, by Monarch matrices:
 
         z = M_2 s(K^T * (M_1 x)),   y^T = M_4 a(k^T * (M_3 z^T)),   norm(y + z),

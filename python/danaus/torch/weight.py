@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from danaus.torch._ops import is_traced
+
 # What is known without the matrix: functions, and getters of attributes.
 _FACTS = {
     *(getattr(Tensor, name) for name in ("size dim ndimension numel nelement "
@@ -100,7 +102,7 @@ class LinearLike(nn.Module):
     @property
     def weight(self) -> Tensor:
         """W [M, N], for what reads it of a torch.nn.Linear: see `DenseWeight`."""
-        return self.to_dense() if torch.compiler.is_compiling() else DenseWeight(self)
+        return self.to_dense() if is_traced() else DenseWeight(self)
 
     def register_parameter(self, name: str, parameter: nn.Parameter | None) -> None:
         if name == "weight":
