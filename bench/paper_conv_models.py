@@ -268,7 +268,7 @@ class Options:
         parser.add_argument("--tables", default=",".join(TABLES))
         parser.add_argument("--rounds", type=int, default=7)
         parser.add_argument("--tiny", action="store_true", help="small sizes, one round")
-        self.__dict__.update(vars(parser.parse_args()))
+        parser.parse_args(namespace=self)
         gpu = self.device == "cuda"
         self.dtype = torch.float16 if gpu else torch.float32
         self.rounds = 1 if self.tiny else self.rounds
