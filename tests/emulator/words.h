@@ -11,7 +11,7 @@ int64 emulator_block, emulator_blocks;
 void (*emulator_barrier)(void);
 unsigned char *emulator_shared; /* what a launch gives a block, before no memory */
 
-#define KERNEL             void
+#define KERNEL void
 #define GLOBAL
 #define LOCAL
 #define IN_BLOCK           static __attribute__((aligned(16)))
