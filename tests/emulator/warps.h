@@ -18,6 +18,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
+#define GLOBAL
 #define INLINE static inline
 #define MEMBER inline
 #define __global__

@@ -15,7 +15,7 @@ unsigned char *emulator_shared; /* what a launch gives a block, before no memory
 #define GLOBAL
 #define LOCAL
 #define IN_BLOCK           static __attribute__((aligned(16)))
-#define SHARED(type, name) type *name = (type *)emulator_shared
+#define SHARED(type, name, count) type *name = (type *)emulator_shared
 #define FN                 static inline
 #define RESTRICT           restrict
 #define UNROLL

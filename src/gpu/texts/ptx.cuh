@@ -10,6 +10,7 @@ typedef long long i64;
 
 #define INLINE static __device__ __forceinline__
 #define MEMBER __device__ __forceinline__
+#define GLOBAL /* in what portable texts share with others (simt.h) */
 
 INLINE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 

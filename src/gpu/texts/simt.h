@@ -21,8 +21,8 @@
 #    define GLOBAL
 #    define LOCAL
 #    define IN_BLOCK __shared__ __align__(16)
-/* All the memory that a launch gives a block, as an array. */
-#    define SHARED(type, name)                                                         \
+/* All the memory that a launch gives a block, as an array of `count` elements. */
+#    define SHARED(type, name, count)                                                  \
         extern __shared__ __align__(16) unsigned char shared_bytes[];                  \
         type *name = (type *)shared_bytes
 #    define FN         static __device__ __forceinline__
@@ -88,26 +88,27 @@ FN unsigned short bf16_store(float f)
 }
 #    endif
 #elif defined __OPENCL_C_VERSION__
-#    define KERNEL     kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-#    define GLOBAL     global
-#    define LOCAL      local
-#    define IN_BLOCK   local __attribute__((aligned(16)))
-#    define FN         static inline
-#    define RESTRICT   restrict
-#    define UNROLL     _Pragma("unroll")
-#    define ROLL       _Pragma("unroll 1")
-#    define BARRIER()  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-#    define THREAD     ((int)get_local_id(0))
-#    define BLOCK      ((int64)get_group_id(0))
-#    define BLOCKS     ((int64)get_num_groups(0))
-#    define ALIGNED(n) __attribute__((aligned(n)))
+#    define KERNEL                    kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+#    define GLOBAL                    global
+#    define LOCAL                     local
+#    define IN_BLOCK                  local __attribute__((aligned(16)))
+#    define SHARED(type, name, count) IN_BLOCK type name[count]
+#    define FN                        static inline
+#    define RESTRICT                  restrict
+#    define UNROLL                    _Pragma("unroll")
+#    define ROLL                      _Pragma("unroll 1")
+#    define BARRIER()                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#    define THREAD                    ((int)get_local_id(0))
+#    define BLOCK                     ((int64)get_group_id(0))
+#    define BLOCKS                    ((int64)get_num_groups(0))
+#    define ALIGNED(n)                __attribute__((aligned(n)))
 /* Tables lie in the device's memory. */
-#    define TABLE(T)   const global T *
-#    define WHOLE(t)   (t)
+#    define TABLE(T)                  const global T *
+#    define WHOLE(t)                  (t)
 #    define PUT_WORDS(to, w)                                                           \
         (*(global uint4 *)(to) = (uint4)((w)[0], (w)[1], (w)[2], (w)[3]))
 #    define FORGET(i)        ((void)(i))
-#    define BITS(f)          as_uint(f)
+#    define BITS(f)          as_uint((float)(f))
 #    define UNBITS(u)        as_float(u)
 #    define FMA              fma
 #    define ERF              erf

@@ -3,7 +3,8 @@
 #define THREADS 256
 #include "simt.h"
 
-KERNEL conv(const S *sums, S *to, int64 filters, int64 parts, int64 count)
+KERNEL conv(
+    const GLOBAL S *sums, GLOBAL S *to, int64 filters, int64 parts, int64 count)
 {
     int64 i = BLOCK * THREADS + THREAD, filter = i / count;
     if (filter >= filters)

@@ -38,7 +38,7 @@ FN int change_exponents(work *k, C squares)
 }
 
 /* True if is_so holds for any member of the block. flag: in shared memory, and 0. */
-FN int is_any(int *flag, int is_so)
+FN int is_any(LOCAL int *flag, int is_so)
 {
     if (MEMBERS == 1)
         return is_so;
@@ -50,7 +50,8 @@ FN int is_any(int *flag, int is_so)
 
 /* The first pass, again with other exponents as long as these are not those that the rows
    need. flag: in shared memory. */
-FN void first_pass(work *k, int *flag, int radix, int blocks, int64 constants)
+FN void first_pass(
+    work *k, LOCAL int *flag, int radix, int blocks, int64 constants)
 {
     int again = SCALED == 1;
     if (!again)

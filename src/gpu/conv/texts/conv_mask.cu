@@ -15,7 +15,7 @@ FN int is_outside(int *frequency, int shift, int keep)
 }
 
 KERNEL conv(
-    C *spectrum, int64 count, int shift_1, int shift_2, int shift_3, int shift_4,
+    GLOBAL C *spectrum, int64 count, int shift_1, int shift_2, int shift_3, int shift_4,
     int keep_1, int keep_2, int keep_3, int keep_4)
 {
     int64 i = BLOCK * THREADS + THREAD;

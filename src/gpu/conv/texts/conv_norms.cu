@@ -12,7 +12,8 @@
 #define FOLDS   8
 
 /* Squares of a thread's share of a part, times 2^e. */
-FN C squares_of(const rows *r, const window *w, const X *x, const X *x_factor, int e)
+FN C squares_of(
+    const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *x_factor, int e)
 {
     C squares = point(0, 0);
     ROLL for (int j = THREAD; j < w->there.count; j += LOADS * THREADS)
@@ -28,7 +29,8 @@ FN C squares_of(const rows *r, const window *w, const X *x, const X *x_factor, i
 
 /* Sums as they are where those times 2^UP, or 2^DOWN, are not needed unless others are tiny, or
    huge, too. */
-FN norms norms_of(const rows *r, const window *w, const X *x, const X *x_factor)
+FN norms norms_of(
+    const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *x_factor)
 {
     C as_is = squares_of(r, w, x, x_factor, 0), down = as_is;
     down = point(down.re * power(DOWN), down.im * power(DOWN));
@@ -42,10 +44,12 @@ FN norms norms_of(const rows *r, const window *w, const X *x, const X *x_factor)
 }
 
 KERNEL conv(
-    const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
-    C *points, C *spectrum, const C *constants, int64 first, int64 items, int64 share,
-    int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const packed_window *packed, int flags, norms *to)
+    const GLOBAL X *x, const GLOBAL X *x_factor, GLOBAL X *y, const GLOBAL X *y_factor,
+    GLOBAL X *y2, const GLOBAL X *y2_factor, GLOBAL C *points, GLOBAL C *spectrum,
+    const GLOBAL C *constants, int64 first, int64 items, int64 share, int64 length,
+    int64 batch, int64 channels, int64 windows, int64 step, int64 lead, int64 before,
+    int64 after, const GLOBAL packed_window *packed, int flags,
+    GLOBAL norms *to)
 {
     IN_BLOCK norms all[THREADS];
     rows r = { length, batch,  channels, windows, step,
@@ -66,6 +70,9 @@ KERNEL conv(
         all[THREAD % FOLDS].of[which] = squares;
     }
     BARRIER();
-    if (THREAD < 3)
-        to[BLOCK].of[THREAD] = all_squares(all, FOLDS, THREAD);
+    if (THREAD < 3) {
+        C squares = all[0].of[THREAD];
+        UNROLL for (int i = 1; i < FOLDS; i++) squares = sum(squares, all[i].of[THREAD]);
+        to[BLOCK].of[THREAD] = squares;
+    }
 }

@@ -8,7 +8,7 @@
 #include "conv_frequency.cuh"
 #include "conv_points.cuh"
 
-KERNEL conv(const C *sums, C *to, int64 filters, int64 parts)
+KERNEL conv(const GLOBAL C *sums, GLOBAL C *to, int64 filters, int64 parts)
 {
     int64 i = BLOCK * THREADS + THREAD, filter = i / POINTS;
     C value = point(0, 0);

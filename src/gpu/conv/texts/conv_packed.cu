@@ -7,7 +7,7 @@
 #include "conv_packed.cuh"
 
 typedef struct jobs {
-    packed_window *to;
+    GLOBAL packed_window *to;
     int64 count;
     packed_window of[84];
     int64 unused[2];

@@ -19,17 +19,17 @@
 
 /* What a thread works on. */
 typedef struct work {
-    C *z; /* N points in shared memory */
+    LOCAL C *z; /* N points in shared memory */
     const rows *r;
     window w;
-    const X *x, *x_factor; /* LOAD 0 */
-    X *y[2];               /* STORE 0: or NULL */
-    const X *y_factor[2];
-    C *points; /* LOAD or STORE 1: of the window */
-    const C *constants;
+    const GLOBAL X *x, *x_factor; /* LOAD 0 */
+    GLOBAL X *y[2];               /* STORE 0: or NULL */
+    const GLOBAL X *y_factor[2];
+    GLOBAL C *points; /* LOAD or STORE 1: of the window */
+    const GLOBAL C *constants;
     int tile, thread, is_idle;
     int exponent[2];    /* SCALED: of the rows of a pair */
-    const norms *parts; /* SCALED 2: that they follow from, until they are found, or NULL */
+    const GLOBAL norms *parts; /* SCALED 2: that they follow from, until they are found, or NULL */
     C *squares; /* SCALED 1: of those numbers that a thread has taken, or NULL */
 } work;
 
@@ -37,7 +37,7 @@ typedef struct work {
 FN int place_of(unsigned i) { return i + i / 16; }
 
 /* The place after 16 of them, or after the last ones: as many as threads. */
-FN C *gap(const work *k, int i) { return &k->z[17 * i + 16]; }
+FN LOCAL C *gap(const work *k, int i) { return &k->z[17 * i + 16]; }
 
 /* Columns of a pass are the points first + q m. */
 typedef struct column {
@@ -85,7 +85,7 @@ FN void load_constants(
 {
     int all = blocks * (COLUMNS == N ? TILES : 1), pairs = CONSTANTS(radix) / 2;
     int block = (COLUMNS == N ? k->tile * blocks : 0) + c->block;
-    const C2 *from = (const C2 *)(k->constants + constants) + block;
+    const GLOBAL C2 *from = (const GLOBAL C2 *)(k->constants + constants) + block;
     UNROLL for (int i = 0; i < MOST_RADIX / 4; i++)
     {
         if (i < pairs) {

@@ -99,20 +99,20 @@ FN void join(C *a, C *b, C c)
     *b = times_conjugate(d, c);
 }
 
-/* Pairs `half` apart in v[radix]. */
-FN void layer(C *v, const C *k, int radix, int half, int back)
+/* Pairs `apart` from each other in v[radix]. */
+FN void layer(C *v, const C *k, int radix, int apart, int back)
 {
     UNROLL for (int b = 0; b < MOST_RADIX / 2; b++)
     {
-        int group = b / half, at = 2 * half * group + b % half;
+        int group = b / apart, at = 2 * apart * group + b % apart;
         if (b >= radix / 2)
             continue;
-        C c = k[radix / (4 * half) + group / 2];
+        C c = k[radix / (4 * apart) + group / 2];
         c = group % 2 ? times_i(c) : c;
         if (back)
-            join(&v[at], &v[at + half], c);
+            join(&v[at], &v[at + apart], c);
         else
-            split(&v[at], &v[at + half], c);
+            split(&v[at], &v[at + apart], c);
     }
 }
 

@@ -14,10 +14,10 @@ FN int are_inside(const rows *r, range in, int j, int step, int count)
 /* Reads numbers j + q step, q < count, of a window, without branches between the loads. Numbers
    outside of the range `in` are zero; their loads read the place of the first number inside. */
 FN void read_numbers(
-    const rows *r, const window *w, range in, const X *x, int j, int step, int count,
-    X *to)
+    const rows *r, const window *w, range in, const GLOBAL X *x, int j, int step,
+    int count, X *to)
 {
-    const X *row = x + w->base, *from = row + j;
+    const GLOBAL X *row = x + w->base, *from = row + j;
     if (are_inside(r, in, j, step, count)) {
         UNROLL for (int q = 0; q < MOST_RADIX; q++)
         {
@@ -39,8 +39,8 @@ FN void read_numbers(
 
 /* Times those of `factor` if that is not NULL. */
 FN void fetch_numbers(
-    const rows *r, const window *w, const X *x, const X *factor, int j, int step,
-    int count, S *to)
+    const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *factor, int j,
+    int step, int count, S *to)
 {
     X raw[MOST_RADIX], by[MOST_RADIX];
     read_numbers(r, w, w->there, x, j, step, count, raw);
@@ -57,10 +57,10 @@ FN void fetch_numbers(
 #define AT_ONCE (32 / (int)sizeof(S))
 
 FN void put_numbers(
-    const rows *r, const window *w, const S *from, int j, int step, int count, X *y,
-    const X *factor)
+    const rows *r, const window *w, const S *from, int j, int step, int count,
+    GLOBAL X *y, const GLOBAL X *factor)
 {
-    X *to = y + w->base + j;
+    GLOBAL X *to = y + w->base + j;
     int are_all = are_inside(r, w->made, j, step, count);
     UNROLL for (int first = 0; first < MOST_RADIX; first += AT_ONCE)
     {
@@ -79,8 +79,8 @@ FN void put_numbers(
 
 /* Points j + q step. Where a pair has one row, it is read twice. */
 FN void fetch_points(
-    const rows *r, const window *w, const X *x, const X *factor, int j, int step,
-    int count, C *v)
+    const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *factor, int j,
+    int step, int count, C *v)
 {
     S re[MOST_RADIX], im[MOST_RADIX];
     fetch_numbers(r, w, x, factor, j, step, count, re);
@@ -97,8 +97,8 @@ FN void fetch_points(
 }
 
 FN void put_points(
-    const rows *r, const window *w, const C *v, int j, int step, int count, X *y,
-    const X *factor)
+    const rows *r, const window *w, const C *v, int j, int step, int count,
+    GLOBAL X *y, const GLOBAL X *factor)
 {
     S re[MOST_RADIX], im[MOST_RADIX];
     S beyond = r->flags & ADJOINT ? -1 : 1; /* of what a row folds */

@@ -102,14 +102,14 @@ typedef struct norms {
 
 /* Adds all parts of a window in their order, without branches: the loads are in flight
    together. */
-FN C all_squares(const norms *parts, int count, int which)
+FN C all_squares(const GLOBAL norms *parts, int count, int which)
 {
     C squares = point(0, 0);
     UNROLL for (int i = 0; i < count; i++) squares = sum(squares, parts[i].of[which]);
     return squares;
 }
 
-FN void find_exponents(const norms *parts, int count, int e[2])
+FN void find_exponents(const GLOBAL norms *parts, int count, int e[2])
 {
     C squares = all_squares(parts, count, 0);
     e[0] = e[1] = 0;

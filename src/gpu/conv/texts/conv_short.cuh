@@ -24,7 +24,7 @@ typedef struct ALIGNED(16) {
     X v[PER];
 } piece;
 
-FN int is_aligned(const void *x) { return (int64)x % 16 == 0; }
+FN int is_aligned(const GLOBAL void *x) { return (int64)x % 16 == 0; }
 
 /* A sequence that is not empty: a packed_window (device/conv.h). */
 typedef struct sequence {
@@ -32,7 +32,7 @@ typedef struct sequence {
 } sequence;
 
 /* Which of `count` sequences has a column. */
-FN int64 sequence_of(const sequence *RESTRICT of, int64 count, int64 column)
+FN int64 sequence_of(const GLOBAL sequence *RESTRICT of, int64 count, int64 column)
 {
     int64 low = 0, high = count - 1;
     while (low < high) {
@@ -59,20 +59,21 @@ FN position position_of(int64 t, int64 length)
 }
 
 /* True if these chunks of x[count] are aligned and inside. */
-FN int is_whole(const X *x, int64 p, int64 pieces, int64 count)
+FN int is_whole(const GLOBAL X *x, int64 p, int64 pieces, int64 count)
 {
     return is_aligned(x) && p >= 0 && (p + pieces) * PER <= count;
 }
 
-FN void read_pieces(const X *RESTRICT x, int64 p, int pieces, piece *to)
+FN void read_pieces(const GLOBAL X *RESTRICT x, int64 p, int pieces, piece *to)
 {
     UNROLL
     for (int i = 0; i < pieces; i++)
-        to[i] = *(const piece *)(x + (p + i) * PER);
+        to[i] = *(const GLOBAL piece *)(x + (p + i) * PER);
 }
 
 /* The same of any pieces: zeros outside. */
-FN void read_some(const X *RESTRICT x, int64 p, int pieces, int64 count, piece *to)
+FN void read_some(
+    const GLOBAL X *RESTRICT x, int64 p, int pieces, int64 count, piece *to)
 {
     UNROLL
     for (int i = 0; i < pieces * PER; i++) {

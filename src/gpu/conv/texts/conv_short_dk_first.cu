@@ -29,11 +29,11 @@
 
 /* The pieces of one channel's rows, `per` for each row; some may not touch the row. */
 typedef struct channel {
-    const X *dy, *u;
-    X *du;
+    const GLOBAL X *dy, *u;
+    GLOBAL X *du;
     int64 channels, length, count, per, h;
     int ahead; /* of a group */
-    const sequence *of;
+    const GLOBAL sequence *of;
     int64 sequences;
 } channel;
 
@@ -111,7 +111,7 @@ FN void make_du(const channel *q, const S *dy, const S *tap, place w, int whole)
     for (int e = 0; e < PER; e++)
         v.v[e] = store(sum[e]);
     if (whole && w.at.since >= 0 && w.at.left >= PER) {
-        *(piece *)(q->du + w.p * PER) = v;
+        *(GLOBAL piece *)(q->du + w.p * PER) = v;
     } else {
         UNROLL
         for (int e = 0; e < PER; e++)
@@ -153,22 +153,23 @@ FN void add_piece(const channel *q, place w, const S *tap, S *sum)
 }
 
 /* Adds up what threads have, in sum[SLOTS + 1][THREADS]: the first gets it. */
-FN void add_threads(S *sum)
+FN void add_threads(LOCAL S *sum)
 {
-    for (int half = THREADS / 2; half; half /= 2) {
+    for (int apart = THREADS / 2; apart; apart /= 2) {
         BARRIER();
-        for (int e = THREAD; e < (SLOTS + 1) * half; e += THREADS) {
-            S *at = sum + e / half * THREADS + e % half;
-            *at = plus(*at, at[half]);
+        for (int e = THREAD; e < (SLOTS + 1) * apart; e += THREADS) {
+            LOCAL S *at = sum + e / apart * THREADS + e % apart;
+            *at = plus(*at, at[apart]);
         }
     }
     BARRIER();
 }
 
 KERNEL conv(
-    const X *RESTRICT dy, const X *RESTRICT u, const S *RESTRICT k, X *RESTRICT du,
-    S *RESTRICT dk, S *RESTRICT dbias, int64 channels, int64 length, int64 batch,
-    int64 parts, int taps, int ahead, int groups, const sequence *RESTRICT of,
+    const GLOBAL X *RESTRICT dy, const GLOBAL X *RESTRICT u, const GLOBAL S *RESTRICT k,
+    GLOBAL X *RESTRICT du, GLOBAL S *RESTRICT dk, GLOBAL S *RESTRICT dbias,
+    int64 channels, int64 length, int64 batch,
+    int64 parts, int taps, int ahead, int groups, const GLOBAL sequence *RESTRICT of,
     int64 sequences)
 {
     IN_BLOCK S all[(SLOTS + 1) * THREADS];

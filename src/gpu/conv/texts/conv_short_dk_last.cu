@@ -25,9 +25,9 @@
 #endif
 
 typedef struct strip {
-    const X *dy, *u; /* of a row of the batch, and of the thread's channels */
-    X *du;
-    const S *staged;
+    const GLOBAL X *dy, *u; /* of a row of the batch, and of the thread's channels */
+    GLOBAL X *du;
+    const LOCAL S *staged;
     int64 channels, length;
     int shift; /* of a group */
 } strip;
@@ -86,21 +86,22 @@ FN void add_strip(const strip *q, int64 t, S sum[SLOTS + 1][WIDTH])
 
 /* Adds up what strips have, in sum[SLOTS + 1][WIDTH][THREADS]: the first of the lane gets
    it. */
-FN void add_threads(S *sum, int lanes_log2)
+FN void add_threads(LOCAL S *sum, int lanes_log2)
 {
-    for (int half = THREADS / 2; half >> lanes_log2; half /= 2) {
+    for (int apart = THREADS / 2; apart >> lanes_log2; apart /= 2) {
         BARRIER();
-        for (int e = THREAD; e < (SLOTS + 1) * WIDTH * half; e += THREADS) {
-            S *at = sum + e / half * THREADS + e % half;
-            *at = plus(*at, at[half]);
+        for (int e = THREAD; e < (SLOTS + 1) * WIDTH * apart; e += THREADS) {
+            LOCAL S *at = sum + e / apart * THREADS + e % apart;
+            *at = plus(*at, at[apart]);
         }
     }
     BARRIER();
 }
 
 KERNEL conv(
-    const X *RESTRICT dy, const X *RESTRICT u, const S *RESTRICT k, X *RESTRICT du,
-    S *RESTRICT dk, S *RESTRICT dbias, int64 channels, int64 length, int64 batch,
+    const GLOBAL X *RESTRICT dy, const GLOBAL X *RESTRICT u, const GLOBAL S *RESTRICT k,
+    GLOBAL X *RESTRICT du, GLOBAL S *RESTRICT dk, GLOBAL S *RESTRICT dbias,
+    int64 channels, int64 length, int64 batch,
     int64 parts, int taps, int shift, int groups, int lanes_log2)
 {
     IN_BLOCK S all[(SLOTS + 1) * WIDTH * THREADS];

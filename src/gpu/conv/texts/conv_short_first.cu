@@ -21,11 +21,11 @@
 #define BESIDE 32
 
 typedef struct signal {
-    const X *u;
-    const S *k, *bias;
+    const GLOBAL X *u;
+    const GLOBAL S *k, *bias;
     int64 channels, length, count;
     int taps, step, ahead;
-    const sequence *of;
+    const GLOBAL sequence *of;
     int64 sequences;
 } signal;
 
@@ -59,8 +59,16 @@ FN void take_filter(const signal *q, int64 h, filter *f)
         f->tap[s] = q->k[h * TAPS + s * q->step];
 }
 
+/* Where taps lie when they meet numbers. */
+#if TAPS
+#define TAPS_IN
+#else
+#define TAPS_IN GLOBAL
+#endif
+
 /* sum += the slots of a group: k points to the tap of slot `from`. */
-FN void add_slots(const S *k, int step, int from, int to, const S *x, S *sum)
+FN void add_slots(
+    const TAPS_IN S *k, int step, int from, int to, const S *x, S *sum)
 {
     UNROLL
     for (int s = 0; s < SLOTS; s++)
@@ -84,7 +92,7 @@ FN void make_sums(const signal *q, const piece *window, place w, filter *f, S *s
     widen(window, BACK + 1, w.at, window_of(q, 0) * PER, x);
     add_slots(f->tap, 1, PAD, SLOTS, x, sum);
 #else
-    const S *k = q->k + w.h * q->taps - PAD * q->step;
+    const GLOBAL S *k = q->k + w.h * q->taps - PAD * q->step;
     ROLL
     for (int group = 0; group * SLOTS < PAD + q->taps; group++, k += SLOTS * q->step) {
         piece there[BACK + 1];
@@ -176,7 +184,7 @@ FN int own_piece(int i)
 }
 
 /* A thread's pieces of a tile that begins at `w`. */
-FN void make_tile(const signal *q, X *RESTRICT y, place w)
+FN void make_tile(const signal *q, GLOBAL X *RESTRICT y, place w)
 {
     piece window[PIECES][BACK + 1];
     filter f = { -1 };
@@ -187,11 +195,11 @@ FN void make_tile(const signal *q, X *RESTRICT y, place w)
     UNROLL
     for (int i = 0; i < PIECES; i++) {
         place own = place_of(q, w, own_piece(i));
-        *(piece *)(y + own.p * PER) = make_piece(q, window[i], own, &f);
+        *(GLOBAL piece *)(y + own.p * PER) = make_piece(q, window[i], own, &f);
     }
 }
 
-FN void make_some(const signal *q, X *RESTRICT y, place w)
+FN void make_some(const signal *q, GLOBAL X *RESTRICT y, place w)
 {
     filter f = { -1 };
     ROLL
@@ -222,9 +230,10 @@ FN place tile_at(const signal *q, int64 p)
 }
 
 KERNEL conv(
-    const X *RESTRICT u, const S *RESTRICT k, const S *RESTRICT bias, X *RESTRICT y,
-    int64 channels, int64 length, int64 rows, int taps, int reversed, int ahead,
-    const sequence *RESTRICT of, int64 sequences, int steps)
+    const GLOBAL X *RESTRICT u, const GLOBAL S *RESTRICT k,
+    const GLOBAL S *RESTRICT bias, GLOBAL X *RESTRICT y, int64 channels, int64 length,
+    int64 rows, int taps, int reversed, int ahead, const GLOBAL sequence *RESTRICT of,
+    int64 sequences, int steps)
 {
     signal q;
     q.u = u;

@@ -14,9 +14,9 @@
 #include "conv_short_rows.cuh"
 
 KERNEL conv(
-    const X *RESTRICT u, const S *RESTRICT k, const S *RESTRICT bias, X *RESTRICT y,
-    int64 channels, int64 length, int64 batch, int taps, int reversed, int shift,
-    int lanes_log2, int steps)
+    const GLOBAL X *RESTRICT u, const GLOBAL S *RESTRICT k,
+    const GLOBAL S *RESTRICT bias, GLOBAL X *RESTRICT y, int64 channels, int64 length,
+    int64 batch, int taps, int reversed, int shift, int lanes_log2, int steps)
 {
     IN_BLOCK S staged[SLOTS][STAGED];
     int lane = THREAD & ((1 << lanes_log2) - 1), strip = THREAD >> lanes_log2;
@@ -27,8 +27,8 @@ KERNEL conv(
         int64 h0 = n % groups * across, h = h0 + lane * WIDTH;
         int64 t0 = n / groups % parts * down * steps, b = n / groups / parts;
         int inside = h < channels;
-        const X *from = u + b * length * channels + h;
-        X *to = y + b * length * channels + h;
+        const GLOBAL X *from = u + b * length * channels + h;
+        GLOBAL X *to = y + b * length * channels + h;
         S start[WIDTH];
         UNROLL
         for (int w = 0; w < WIDTH; w++)
@@ -54,7 +54,7 @@ KERNEL conv(
                 stage(k, h0, across, channels, taps, first, reversed, staged);
                 BARRIER();
 #endif
-                const S *tap = staged[0] + lane * WIDTH;
+                const LOCAL S *tap = staged[0] + lane * WIDTH;
                 int64 seen = t + shift - first - (SLOTS - 1);
                 int left = (TAPS ? TAPS : taps) - first;
                 if (inside && is_whole(seen, WINDOW, length)) {

@@ -19,10 +19,10 @@ typedef struct ALIGNED(WIDTH * sizeof(S)) {
     S v[WIDTH];
 } sums;
 
-FN piece read_piece(const X *RESTRICT x)
+FN piece read_piece(const GLOBAL X *RESTRICT x)
 {
 #if PIECES_ALIGNED
-    return *(const piece *)x;
+    return *(const GLOBAL piece *)x;
 #else
     piece some;
     UNROLL
@@ -32,10 +32,10 @@ FN piece read_piece(const X *RESTRICT x)
 #endif
 }
 
-FN void write_piece(X *RESTRICT y, piece v)
+FN void write_piece(GLOBAL X *RESTRICT y, piece v)
 {
 #if PIECES_ALIGNED
-    *(piece *)y = v;
+    *(GLOBAL piece *)y = v;
 #else
     UNROLL
     for (int w = 0; w < WIDTH; w++)
@@ -44,7 +44,8 @@ FN void write_piece(X *RESTRICT y, piece v)
 }
 
 /* Pieces of `times` times from t on, of x[length][channels]. */
-FN void read_times(const X *RESTRICT x, int64 t, int times, int64 channels, piece *to)
+FN void read_times(
+    const GLOBAL X *RESTRICT x, int64 t, int times, int64 channels, piece *to)
 {
     UNROLL
     for (int i = 0; i < times; i++)
@@ -53,7 +54,8 @@ FN void read_times(const X *RESTRICT x, int64 t, int times, int64 channels, piec
 
 /* The same of any times: zeros outside. */
 FN void read_some(
-    const X *RESTRICT x, int64 t, int times, int64 channels, int64 length, piece *to)
+    const GLOBAL X *RESTRICT x, int64 t, int times, int64 channels, int64 length,
+    piece *to)
 {
     int low = t < 0 ? (int)-t : 0, high = at_most(length - t, times);
     UNROLL
@@ -70,8 +72,8 @@ FN int is_whole(int64 t, int times, int64 length)
 
 /* Taps first, first + 1, ... of channels from h on, for all threads of a block. */
 FN void stage(
-    const S *RESTRICT k, int64 h, int across, int64 channels, int taps, int first,
-    int reversed, S staged[SLOTS][STAGED])
+    const GLOBAL S *RESTRICT k, int64 h, int across, int64 channels, int taps,
+    int first, int reversed, LOCAL S (*staged)[STAGED])
 {
     ROLL
     for (int i = THREAD; i < across * SLOTS; i += THREADS) {
@@ -82,12 +84,13 @@ FN void stage(
 }
 
 /* sum[j] += tap s of the first `slots` times what it meets from time j of the window on. */
-FN void add_slots(const S *staged, int slots, const piece *window, S sum[TIMES][WIDTH])
+FN void add_slots(
+    const LOCAL S *staged, int slots, const piece *window, S sum[TIMES][WIDTH])
 {
     UNROLL
     for (int s = 0; s < SLOTS; s++)
         if (s < slots) {
-            sums tap = *(const sums *)(staged + s * STAGED);
+            sums tap = *(const LOCAL sums *)(staged + s * STAGED);
             UNROLL
             for (int j = 0; j < TIMES; j++) {
                 UNROLL
@@ -100,7 +103,7 @@ FN void add_slots(const S *staged, int slots, const piece *window, S sum[TIMES][
 
 /* The sums of a strip's times, t and following, of y[length][channels]. */
 FN void write_strip(
-    X *RESTRICT y, int64 t, int64 channels, int64 length, S sum[TIMES][WIDTH])
+    GLOBAL X *RESTRICT y, int64 t, int64 channels, int64 length, S sum[TIMES][WIDTH])
 {
     int times = at_most(length - t, TIMES);
     UNROLL

@@ -16,7 +16,7 @@
 
 /* Segment `segment` of the sum for time t mod the ring's length. */
 FN S sum_segment(
-    const S *k, const S *ring, int t, int segment, int segments, int columns)
+    const GLOBAL S *k, const GLOBAL S *ring, int t, int segment, int segments, int columns)
 {
     S sum = 0;
     for (int j = 0; j < SEGMENT; j++) {
@@ -30,8 +30,8 @@ FN S sum_segment(
 
 /* `count` numbers from `from` on of y[channels][whole], the first one of time `time`. */
 KERNEL conv(
-    const S *k, const S *ring, S *y, int64 share, int64 whole, int64 from, int64 count,
-    int64 time, int segments, int columns)
+    const GLOBAL S *k, const GLOBAL S *ring, GLOBAL S *y, int64 share, int64 whole,
+    int64 from, int64 count, int64 time, int segments, int columns)
 {
     IN_BLOCK S part[TIMES][LANES];
     int64 tiles = (count + TIMES - 1) / TIMES, channel = BLOCK / tiles;

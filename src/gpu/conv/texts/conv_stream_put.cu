@@ -7,7 +7,7 @@
 #include "conv_stream.cuh"
 
 KERNEL conv(
-    const S *u, S *ring, int64 channels, int64 whole, int64 from, int64 count,
+    const GLOBAL S *u, GLOBAL S *ring, int64 channels, int64 whole, int64 from, int64 count,
     int64 time, int64 columns)
 {
     int64 n = BLOCK * THREADS + THREAD, channel = n / count, i = n % count;

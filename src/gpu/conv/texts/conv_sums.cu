@@ -14,10 +14,10 @@
 /* Keeps the children of x; multiplies and adds those of dy. Loads what they meet, several at
    once. */
 FN void put_children(
-    const work *k, const column *c, int radix, const C *v, C *kept, C *sums, int is_dy,
-    int is_begin)
+    const work *k, const column *c, int radix, const C *v, GLOBAL C *kept,
+    GLOBAL C *sums, int is_dy, int is_begin)
 {
-    C *own = kept - k->tile * N;
+    GLOBAL C *own = kept - k->tile * N;
     UNROLL for (int first = 0; first < radix; first += AT_ONCE)
     {
         C with_x[AT_ONCE], was[AT_ONCE];
@@ -45,8 +45,8 @@ FN void put_children(
 
 /* The last pass. */
 FN void finish(
-    work *k, C *kept, C *sums, int is_dy, int is_begin, int radix, int blocks,
-    int64 constants, int is_only)
+    work *k, GLOBAL C *kept, GLOBAL C *sums, int is_dy, int is_begin, int radix,
+    int blocks, int64 constants, int is_only)
 {
     ROLL for (int n = 0; n < EACH(radix); n++)
     {
@@ -62,7 +62,8 @@ FN void finish(
     BARRIER();
 }
 
-FN void add_window(work *k, C *kept, C *sums, int is_dy, int is_begin, int *flag)
+FN void add_window(
+    work *k, GLOBAL C *kept, GLOBAL C *sums, int is_dy, int is_begin, LOCAL int *flag)
 {
 #ifdef LAST
     if (is_dy)
@@ -79,13 +80,14 @@ FN void add_window(work *k, C *kept, C *sums, int is_dy, int is_begin, int *flag
 /* Windows from, ..., to - 1 of filters first, ..., first + filters - 1, which have `each`
    windows each; points begin with the first of these. */
 KERNEL conv(
-    const X *x, const X *x_factor, const X *dy, const X *dy_factor, C *points,
-    C *dy_points, C *kept, C *sums, const C *constants, int64 first, int64 filters,
-    int64 parts, int64 each, int64 from, int64 to, int64 length, int64 batch,
-    int64 channels, int64 windows, int64 step, int64 lead, int64 before, int64 after,
-    const packed_window *packed, int flags)
+    const GLOBAL X *x, const GLOBAL X *x_factor, const GLOBAL X *dy,
+    const GLOBAL X *dy_factor, GLOBAL C *points, GLOBAL C *dy_points, GLOBAL C *kept,
+    GLOBAL C *sums, const GLOBAL C *constants, int64 first, int64 filters, int64 parts,
+    int64 each, int64 from, int64 to, int64 length, int64 batch, int64 channels,
+    int64 windows, int64 step, int64 lead, int64 before, int64 after,
+    const GLOBAL packed_window *packed, int flags)
 {
-    SHARED(C, all);
+    SHARED(C, all, ROOM);
     rows r = { length, batch,  channels, windows, step,
                lead,   before, after,    packed,  flags };
     work k;
@@ -95,7 +97,7 @@ KERNEL conv(
     k.thread = THREAD;
     k.is_idle = 0;
     k.parts = 0;
-    int *flag = (int *)&all[ROOM - 1];
+    LOCAL int *flag = (LOCAL int *)&all[ROOM - 1];
     ROLL for (int64 number = BLOCK; number < filters * parts * TILES; number += BLOCKS)
     {
         int64 group = number / TILES, filter = group / parts, part = group % parts;

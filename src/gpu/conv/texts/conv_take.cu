@@ -5,14 +5,14 @@
 #include "simt.h"
 
 /* *to = value, or is added. */
-FN void put(S *to, S value, int is_more) { *to = is_more ? *to + value : value; }
+FN void put(GLOBAL S *to, S value, int is_more) { *to = is_more ? *to + value : value; }
 
 /* Takes the first `reach` taps of each filter; beyond them nothing is added. Each of dk,
    dk_reverse, dskip may be NULL. */
 KERNEL conv(
-    const S *windows, S *dk, S *dk_reverse, S *dskip, int64 filters, int64 points,
-    int64 taps, int64 reach, int64 length, int64 positive, int64 negative,
-    int is_periodic, int is_folded, int is_more)
+    const GLOBAL S *windows, GLOBAL S *dk, GLOBAL S *dk_reverse, GLOBAL S *dskip,
+    int64 filters, int64 points, int64 taps, int64 reach, int64 length, int64 positive,
+    int64 negative, int is_periodic, int is_folded, int is_more)
 {
     int64 i = BLOCK * THREADS + THREAD, filter = i / reach, s = i % reach;
     S scale = (S)1 / (S)points;

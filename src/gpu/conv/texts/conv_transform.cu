@@ -12,7 +12,8 @@
 
 /* Times the spectrum, or its conjugate: without branches, as numbers are asked for before others
    are there. */
-FN void multiply(const work *k, const column *c, int radix, const C *spectrum, C *v)
+FN void multiply(
+    const work *k, const column *c, int radix, const GLOBAL C *spectrum, C *v)
 {
     S sign = k->r->flags & ADJOINT ? -1 : 1;
     UNROLL for (int p = 0; p < MOST_RADIX; p++)
@@ -24,13 +25,15 @@ FN void multiply(const work *k, const column *c, int radix, const C *spectrum, C
     }
 }
 
-FN void exchange(const work *k, const column *c, int radix, C *spectrum, C *v)
+FN void exchange(
+    const work *k, const column *c, int radix, GLOBAL C *spectrum, C *v)
 {
     UNROLL for (int p = 0; p < MOST_RADIX; p++)
     {
         if (p >= radix || k->is_idle)
             continue;
-        C *z = &v[child(radix, p)], *s = &spectrum[in_spectrum(k, c, radix, p)];
+        C *z = &v[child(radix, p)];
+        GLOBAL C *s = &spectrum[in_spectrum(k, c, radix, p)];
         if (LOAD == 2)
             *z = *s;
         else
@@ -41,7 +44,7 @@ FN void exchange(const work *k, const column *c, int radix, C *spectrum, C *v)
 /* The last pass forward, whose children have one point each, what is done with the
    spectrum, and the first pass back. */
 FN void turn(
-    work *k, C *spectrum, int radix, int blocks, int64 constants, int is_only)
+    work *k, GLOBAL C *spectrum, int radix, int blocks, int64 constants, int is_only)
 {
     ROLL for (int n = 0; n < EACH(radix); n++)
     {
@@ -67,7 +70,7 @@ FN void turn(
 
 #define TURNS (LOAD == 2 || STORE == 2 || (FORWARD && INVERSE))
 
-FN void transform(work *k, C *spectrum, int *flag)
+FN void transform(work *k, GLOBAL C *spectrum, LOCAL int *flag)
 {
 #ifdef LAST
     if (FORWARD) {
@@ -96,12 +99,14 @@ FN void transform(work *k, C *spectrum, int *flag)
 
 /* Windows first, ..., first + items - 1 of all. */
 KERNEL conv(
-    const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
-    C *points, C *spectrum, const C *constants, int64 first, int64 items, int64 share,
-    int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const packed_window *packed, int flags, const norms *parts)
+    const GLOBAL X *x, const GLOBAL X *x_factor, GLOBAL X *y, const GLOBAL X *y_factor,
+    GLOBAL X *y2, const GLOBAL X *y2_factor, GLOBAL C *points, GLOBAL C *spectrum,
+    const GLOBAL C *constants, int64 first, int64 items, int64 share, int64 length,
+    int64 batch, int64 channels, int64 windows, int64 step, int64 lead, int64 before,
+    int64 after, const GLOBAL packed_window *packed, int flags,
+    const GLOBAL norms *parts)
 {
-    SHARED(C, all);
+    SHARED(C, all, MEMBERS * ROOM);
     rows r = { length, batch,  channels, windows, step,
                lead,   before, after,    packed,  flags };
     int64 number = BLOCK * MEMBERS + THREAD / TEAM, item = number / TILES;
@@ -125,5 +130,5 @@ KERNEL conv(
     k.squares = 0;
     k.parts = SCALED == 2 && k.w.other && !is_idle ? parts + item * PARTS : 0;
     transform(
-        &k, spectrum + divide(k.w.channel, share) * POINTS, (int *)&all[ROOM - 1]);
+        &k, spectrum + divide(k.w.channel, share) * POINTS, (LOCAL int *)&all[ROOM - 1]);
 }

@@ -33,7 +33,7 @@
 typedef struct rows {
     int64 length, batch, channels;
     int64 windows, step, lead, before, after;
-    const packed_window *packed; /* or NULL */
+    const GLOBAL packed_window *packed; /* or NULL */
     int flags;
 } rows;
 

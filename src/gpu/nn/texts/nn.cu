@@ -9,7 +9,7 @@
 
 /* The sum of what the threads of a block have, in all of them; `parts` has a place for
    each. */
-FN S sum_of_block(S own, S *parts)
+FN S sum_of_block(S own, LOCAL S *parts)
 {
     parts[THREAD] = own;
     BARRIER();
@@ -24,7 +24,7 @@ FN S sum_of_block(S own, S *parts)
     return sum;
 }
 
-FN S most_of_block(S own, S *parts)
+FN S most_of_block(S own, LOCAL S *parts)
 {
     parts[THREAD] = own;
     BARRIER();
@@ -40,10 +40,10 @@ FN S most_of_block(S own, S *parts)
 }
 
 /* Row r of x + more. */
-FN void fetch_sum(const job *j, int64 r, int64 i, int whole, S *v)
+FN void fetch_sum(const GLOBAL job *j, int64 r, int64 i, int whole, S *v)
 {
     int64 width = j->size[1];
-    const X *more = (const X *)j->in[1];
+    const GLOBAL X *more = (const GLOBAL X *)j->in[1];
     fetch_any(j->in[0], j->choice[0], r, i, width, whole, v);
     add(more ? more + r * width : 0, i, width, whole, v);
 }
@@ -56,9 +56,9 @@ FN void fetch_sum(const job *j, int64 r, int64 i, int whole, S *v)
 #define REST  (FIRST + HELD * NEXT)
 
 /* What the threads of a row add up; `parts` has a place for each. */
-FN S sum_of_lanes(S own, S *parts)
+FN S sum_of_lanes(S own, LOCAL S *parts)
 {
-    const S *row = parts + THREAD / LANES * LANES;
+    const LOCAL S *row = parts + THREAD / LANES * LANES;
     S sum[4] = { 0, 0, 0, 0 };
     parts[THREAD] = own;
     BARRIER();
@@ -69,25 +69,25 @@ FN S sum_of_lanes(S own, S *parts)
 }
 
 /* The pieces of a row of x, or of more, that are there, as they lie. */
-FN void ask_pieces(const X *x, int64 width, words *own)
+FN void ask_pieces(const GLOBAL X *x, int64 width, words *own)
 {
     UNROLL
     for (int n = 0; n < HELD; n++) {
         words none = { { 0, 0, 0, 0 } };
         own[n] = none;
         if (x && FIRST + n * NEXT < width)
-            own[n] = *(const words *)(x + FIRST + n * NEXT);
+            own[n] = *(const GLOBAL words *)(x + FIRST + n * NEXT);
     }
 }
 
 /* The pieces of row r of x + more that a thread holds, zeros behind its `width`. Where they are
    whole, and X, all are on their way before the first is needed. */
-FN void hold(const job *j, int64 r, int64 width, int whole, S (*held)[WIDE])
+FN void hold(const GLOBAL job *j, int64 r, int64 width, int whole, S (*held)[WIDE])
 {
-    const X *more = (const X *)j->in[1];
+    const GLOBAL X *more = (const GLOBAL X *)j->in[1];
     if (whole && !j->choice[0]) {
         words own[HELD], added[HELD];
-        ask_pieces((const X *)j->in[0] + r * width, width, own);
+        ask_pieces((const GLOBAL X *)j->in[0] + r * width, width, own);
         ask_pieces(more ? more + r * width : 0, width, added);
         UNROLL
         for (int n = 0; n < HELD; n++) {
@@ -131,13 +131,13 @@ FN S square_of(const S *v, S mean, int64 i, int64 width)
 }
 
 /* Numbers i to i + WIDE - 1 of the scale or the shift, in whole pieces where `whole`. */
-FN void fetch_affine(const S *from, int64 i, int64 width, int whole, S *to)
+FN void fetch_affine(const GLOBAL S *from, int64 i, int64 width, int whole, S *to)
 {
     UNROLL
     for (int e = 0; e < WIDE; e += V) {
         SV v = { { 0 } };
         if (whole)
-            v = *(const SV *)(from + i + e);
+            v = *(const GLOBAL SV *)(from + i + e);
         UNROLL
         for (int q = 0; q < V; q++)
             to[e + q] = whole ? v.v[q] : i + e + q < width ? from[i + e + q] : 0;
@@ -145,9 +145,10 @@ FN void fetch_affine(const S *from, int64 i, int64 width, int whole, S *to)
 }
 
 FN void put_normal(
-    const job *j, int64 r, int64 i, int64 width, int whole, S mean, S size, S *v)
+    const GLOBAL job *j, int64 r, int64 i, int64 width, int whole, S mean, S size, S *v)
 {
-    const S *scale = (const S *)j->in[2], *shift = (const S *)j->in[3];
+    const GLOBAL S *scale = (const GLOBAL S *)j->in[2];
+    const GLOBAL S *shift = (const GLOBAL S *)j->in[3];
     int pieces = width % WIDE == 0 && ((int64)scale | (int64)shift) % 16 == 0;
     S a[WIDE], b[WIDE];
     fetch_affine(scale, i, width, pieces, a);
@@ -164,7 +165,7 @@ FN void put_normal(
 KERNEL normalize(TABLE(job) t)
 {
     IN_BLOCK S parts[2][THREADS];
-    const job *j = WHOLE(t);
+    const GLOBAL job *j = WHOLE(t);
     int64 rows = j->size[0], width = j->size[1];
     int whole = is_whole(j->in[0], width) && is_whole(j->in[1], width) &&
                 is_whole(j->out[0], width) && is_whole(j->out[1], width);
@@ -206,17 +207,18 @@ KERNEL normalize(TABLE(job) t)
 
 KERNEL lookup(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    const X *word = (const X *)j->in[0], *position = (const X *)j->in[1];
-    const X *type = (const X *)j->in[2];
-    X *y = (X *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL X *word = (const GLOBAL X *)j->in[0];
+    const GLOBAL X *position = (const GLOBAL X *)j->in[1];
+    const GLOBAL X *type = (const GLOBAL X *)j->in[2];
+    GLOBAL X *y = (GLOBAL X *)j->out[0];
     int64 rows = j->size[0], width = j->size[1];
     int whole = is_whole(word, width) && is_whole(position, width) &&
                 is_whole(type, width) && is_whole(y, width);
     ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
     {
-        const X *own = word + j->ids[0][r] * width;
-        const X *place = position ? position + j->ids[1][r] * width : 0;
+        const GLOBAL X *own = word + j->ids[0][r] * width;
+        const GLOBAL X *place = position ? position + j->ids[1][r] * width : 0;
         ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
             S v[WIDE];
@@ -237,13 +239,13 @@ KERNEL lookup(TABLE(job) t)
 KERNEL pool(TABLE(job) t)
 {
     IN_BLOCK S parts[LINES][COLUMNS];
-    const job *j = WHOLE(t);
+    const GLOBAL job *j = WHOLE(t);
     int64 width = j->size[1], across = (width + COLUMNS - 1) / COLUMNS;
     int column = THREAD % COLUMNS, line = THREAD / COLUMNS;
     ROLL for (int64 b = BLOCK; b < j->sequences * across; b += BLOCKS)
     {
         int64 s = b / across, i = b % across * COLUMNS + column;
-        const X *x = (const X *)j->in[0] + j->offset[s] * width + i;
+        const GLOBAL X *x = (const GLOBAL X *)j->in[0] + j->offset[s] * width + i;
         int64 rows = j->choice[0] ? 1 : j->offset[s + 1] - j->offset[s];
         S sum = 0;
         ROLL for (int64 r = line; r < rows && i < width; r += SOME * LINES)
@@ -263,7 +265,7 @@ KERNEL pool(TABLE(job) t)
         for (int n = 0; n < LINES; n++)
             sum += parts[n][column];
         if (line == 0 && i < width)
-            ((S *)j->out[0])[s * width + i] = sum / rows;
+            ((GLOBAL S *)j->out[0])[s * width + i] = sum / rows;
         BARRIER();
     }
 }
@@ -272,11 +274,12 @@ KERNEL pool(TABLE(job) t)
 KERNEL unit(TABLE(job) t)
 {
     IN_BLOCK S parts[THREADS];
-    const job *j = WHOLE(t);
+    const GLOBAL job *j = WHOLE(t);
     int64 width = j->size[1];
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        S *y = (S *)j->out[0] + r * width, square = 0;
+        GLOBAL S *y = (GLOBAL S *)j->out[0] + r * width;
+        S square = 0;
         ROLL for (int64 i = THREAD; i < width; i += THREADS) square += y[i] * y[i];
         S length = SQRT(sum_of_block(square, parts));
         length = length > (S)1e-12 ? length : (S)1e-12;
@@ -288,12 +291,12 @@ KERNEL unit(TABLE(job) t)
 KERNEL likelihood(TABLE(job) t)
 {
     IN_BLOCK S parts[THREADS];
-    const job *j = WHOLE(t);
-    S *y = (S *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    GLOBAL S *y = (GLOBAL S *)j->out[0];
     int64 width = j->size[1];
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        const S *x = (const S *)j->in[0] + r * width;
+        const GLOBAL S *x = (const GLOBAL S *)j->in[0] + r * width;
         S most = x[0], sum = 0;
         ROLL for (int64 i = THREAD; i < width; i += THREADS) most =
             x[i] > most ? x[i] : most;
@@ -310,14 +313,15 @@ KERNEL likelihood(TABLE(job) t)
 KERNEL score(TABLE(job) t)
 {
     IN_BLOCK S parts[THREADS];
-    const job *j = WHOLE(t);
-    const X *x = (const X *)j->in[0], *words_of = (const X *)j->in[1];
-    const S *bias = (const S *)j->in[2];
-    S *y = (S *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL X *x = (const GLOBAL X *)j->in[0];
+    const GLOBAL X *words_of = (const GLOBAL X *)j->in[1];
+    const GLOBAL S *bias = (const GLOBAL S *)j->in[2];
+    GLOBAL S *y = (GLOBAL S *)j->out[0];
     int64 rows = j->size[0], width = j->size[1], words = j->size[2];
     ROLL for (int64 v = BLOCK; v < words; v += BLOCKS)
     {
-        const X *word = words_of + v * width;
+        const GLOBAL X *word = words_of + v * width;
         ROLL for (int64 r = 0; r < rows; r++)
         {
             S sum = 0;
@@ -332,9 +336,9 @@ KERNEL score(TABLE(job) t)
 
 KERNEL apply(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    const S *x = (const S *)j->in[0];
-    S *y = (S *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL S *x = (const GLOBAL S *)j->in[0];
+    GLOBAL S *y = (GLOBAL S *)j->out[0];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)
         y[i] = activate(x[i], j->choice[0]);
 }
@@ -342,9 +346,9 @@ KERNEL apply(TABLE(job) t)
 /* Numbers of patches [channels][patch][patch]; a side of an image has `across` patches. */
 KERNEL patches(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    const S *x = (const S *)j->in[0];
-    X *y = (X *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL S *x = (const GLOBAL S *)j->in[0];
+    GLOBAL X *y = (GLOBAL X *)j->out[0];
     int64 channels = j->size[1], size = j->size[2], patch = j->size[3];
     int64 across = size / patch, numbers = channels * patch * patch;
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)

@@ -30,7 +30,8 @@ typedef struct ALIGNED(16) {
 
 /* `rows` rows of a head to lines of HEAD, all that is beyond them zero. */
 FN void read_tile(
-    const X *RESTRICT x, int64 first, int64 rows, int64 width, int head, S *to)
+    const GLOBAL X *RESTRICT x, int64 first, int64 rows, int64 width, int head,
+    LOCAL S *to)
 {
     ROLL for (int i = THREAD; i < KEYS * HEAD; i += THREADS)
     {
@@ -43,17 +44,18 @@ FN void read_tile(
 }
 
 /* p[query][key] of ROWS queries and the keys `key` and `key + COLUMNS`. */
-FN void score(const S *q, const S *k, int query, int key, int keys, S scale, S *p)
+FN void score(
+    const LOCAL S *q, const LOCAL S *k, int query, int key, int keys, S scale, LOCAL S *p)
 {
     S sum[ROWS][2] = { { 0 } };
     ROLL for (int c = 0; c < HEAD; c += 4)
     {
         four b[2];
-        b[0] = *(const four *)(k + key * LINE + c);
-        b[1] = *(const four *)(k + (key + COLUMNS) * LINE + c);
+        b[0] = *(const LOCAL four *)(k + key * LINE + c);
+        b[1] = *(const LOCAL four *)(k + (key + COLUMNS) * LINE + c);
         UNROLL
         for (int r = 0; r < ROWS; r++) {
-            four a = *(const four *)(q + (query + r) * LINE + c);
+            four a = *(const LOCAL four *)(q + (query + r) * LINE + c);
             UNROLL
             for (int e = 0; e < 4; e++) {
                 sum[r][0] = multiply_add(a.v[e], b[0].v[e], sum[r][0]);
@@ -78,12 +80,14 @@ typedef struct query {
 
 KERNEL attention(TABLE(job) t)
 {
-    SHARED(S, shared);
-    S *q = shared, *k = q + QUERIES * LINE, *p = k + KEYS * LINE; /* k, and then v */
+    SHARED(S, shared, (QUERIES + KEYS) * LINE + QUERIES * KEYS);
+    LOCAL S *q = shared, *k = q + QUERIES * LINE; /* k, and then v */
+    LOCAL S *p = k + KEYS * LINE;
     IN_BLOCK S some[QUERIES][4], scaled[QUERIES];
-    const job *j = WHOLE(t);
-    const X *queries = (const X *)j->in[0], *keys_of = (const X *)j->in[1];
-    const X *values = (const X *)j->in[2];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL X *queries = (const GLOBAL X *)j->in[0];
+    const GLOBAL X *keys_of = (const GLOBAL X *)j->in[1];
+    const GLOBAL X *values = (const GLOBAL X *)j->in[2];
     int64 width = j->size[1];
     int heads = (int)j->size[2], head = (int)(width / heads);
     int64 tile = BLOCK / heads, s = 0, length = j->offset[1] - j->offset[0];
@@ -107,7 +111,8 @@ KERNEL attention(TABLE(job) t)
         score(q, k, rows, column, keys, j->number[0], p);
         BARRIER();
         read_tile(values + from, at, length, width, head, k);
-        S *mine = p + row * KEYS + quarter * (KEYS / 4), most = NONE, sum = 0;
+        LOCAL S *mine = p + row * KEYS + quarter * (KEYS / 4);
+        S most = NONE, sum = 0;
         UNROLL
         for (int i = 0; i < KEYS / 4; i++)
             most = larger(most, mine[i]);
@@ -149,9 +154,9 @@ KERNEL attention(TABLE(job) t)
     BARRIER();
     UNROLL
     for (int r = 0; r < ROWS; r++) {
-        const S *parts = some[rows + r];
+        const LOCAL S *parts = some[rows + r];
         S sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-        X *y = (X *)j->out[0] + from + (first + rows + r) * width;
+        GLOBAL X *y = (GLOBAL X *)j->out[0] + from + (first + rows + r) * width;
         UNROLL
         for (int c = 0; c < OWN; c++)
             if (first + rows + r < length && column + c * COLUMNS < head)

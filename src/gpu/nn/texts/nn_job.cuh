@@ -28,16 +28,16 @@ FN void numbers_of(words w, S *to)
 }
 
 /* True if rows from p on consist of whole chunks of 16 bytes. */
-FN int is_whole(const void *p, int64 width)
+FN int is_whole(const GLOBAL void *p, int64 width)
 {
     return ((int64)p | width * (int64)sizeof(X)) % 16 == 0;
 }
 
 /* Numbers i to i + WIDE - 1 of a row; behind it come zeros. */
-FN void fetch(const X *x, int64 i, int64 width, int whole, S *to)
+FN void fetch(const GLOBAL X *x, int64 i, int64 width, int whole, S *to)
 {
     if (whole) {
-        wide w = *(const wide *)(x + i);
+        wide w = *(const GLOBAL wide *)(x + i);
         UNROLL
         for (int e = 0; e < WIDE; e++)
             to[e] = load(w.v[e]);
@@ -48,14 +48,14 @@ FN void fetch(const X *x, int64 i, int64 width, int whole, S *to)
         to[e] = i + e < width ? load(x[i + e]) : 0;
 }
 
-FN void put(X *y, int64 i, int64 width, int whole, const S *from)
+FN void put(GLOBAL X *y, int64 i, int64 width, int whole, const S *from)
 {
     wide w;
     UNROLL
     for (int e = 0; e < WIDE; e++)
         w.v[e] = store(from[e]);
     if (whole) {
-        *(wide *)(y + i) = w;
+        *(GLOBAL wide *)(y + i) = w;
         return;
     }
     UNROLL
@@ -65,7 +65,7 @@ FN void put(X *y, int64 i, int64 width, int whole, const S *from)
 }
 
 /* v += x; x may be NULL. */
-FN void add(const X *x, int64 i, int64 width, int whole, S *v)
+FN void add(const GLOBAL X *x, int64 i, int64 width, int whole, S *v)
 {
     S added[WIDE];
     if (!x)
@@ -78,26 +78,26 @@ FN void add(const X *x, int64 i, int64 width, int whole, S *v)
 
 /* ---- rows of S or of X, by a choice ---- */
 
-FN S load_any(const void *x, int is_wide, int64 i)
+FN S load_any(const GLOBAL void *x, int is_wide, int64 i)
 {
-    return is_wide ? ((const S *)x)[i] : load(((const X *)x)[i]);
+    return is_wide ? ((const GLOBAL S *)x)[i] : load(((const GLOBAL X *)x)[i]);
 }
 
-FN void store_any(void *y, int is_wide, int64 i, S v)
+FN void store_any(GLOBAL void *y, int is_wide, int64 i, S v)
 {
     if (is_wide)
-        ((S *)y)[i] = v;
+        ((GLOBAL S *)y)[i] = v;
     else
-        ((X *)y)[i] = store(v);
+        ((GLOBAL X *)y)[i] = store(v);
 }
 
 /* Like fetch() and put(), for row r. */
 FN void fetch_any(
-    const void *x, int is_wide, int64 r, int64 i, int64 width, int whole, S *to)
+    const GLOBAL void *x, int is_wide, int64 r, int64 i, int64 width, int whole, S *to)
 {
-    const S *row = (const S *)x + r * width;
+    const GLOBAL S *row = (const GLOBAL S *)x + r * width;
     if (!is_wide) {
-        fetch((const X *)x + r * width, i, width, whole, to);
+        fetch((const GLOBAL X *)x + r * width, i, width, whole, to);
         return;
     }
     UNROLL
@@ -106,11 +106,11 @@ FN void fetch_any(
 }
 
 FN void put_any(
-    void *y, int is_wide, int64 r, int64 i, int64 width, int whole, const S *from)
+    GLOBAL void *y, int is_wide, int64 r, int64 i, int64 width, int whole, const S *from)
 {
-    S *row = (S *)y + r * width;
+    GLOBAL S *row = (GLOBAL S *)y + r * width;
     if (!is_wide) {
-        put((X *)y + r * width, i, width, whole, from);
+        put((GLOBAL X *)y + r * width, i, width, whole, from);
         return;
     }
     UNROLL

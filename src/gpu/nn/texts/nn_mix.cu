@@ -16,12 +16,12 @@
 FN int place_of(int n, int chunk) { return n * CHUNKS + (chunk ^ n / WIDE % CHUNKS); }
 
 /* Columns n and n + 1, n even, of the line that is `line` behind the first of a thread's WIDE. */
-FN void two_of(const wide *tile, int line, int n, S *v0, S *v1)
+FN void two_of(const LOCAL wide *tile, int line, int n, S *v0, S *v1)
 {
     int group = THREAD % CHUNKS, turned = n / WIDE ^ (group + line / WIDE) % CHUNKS;
-    const wide *chunk = &tile[(group * WIDE + line) * CHUNKS + turned];
+    const LOCAL wide *chunk = &tile[(group * WIDE + line) * CHUNKS + turned];
     if (sizeof(X) == 2) {
-        unsigned both = ((const words *)chunk)->v[n % WIDE / 2];
+        unsigned both = ((const LOCAL words *)chunk)->v[n % WIDE / 2];
         *v0 = load((X)both);
         *v1 = load((X)(both >> 16));
     } else {
@@ -36,8 +36,8 @@ FN void two_of(const wide *tile, int line, int n, S *v0, S *v1)
 /* A thread's chunks of rows from `from` on, of those in [least, end), if they are whole, and else
    zeros; `at` is the first column of the chunk. */
 FN void ask_lines(
-    const X *x, int64 pitch, int64 at, int64 from, int64 least, int64 end, int whole,
-    int count, words *own)
+    const GLOBAL X *x, int64 pitch, int64 at, int64 from, int64 least, int64 end,
+    int whole, int count, words *own)
 {
     UNROLL
     for (int n = 0; n < count; n++) {
@@ -45,23 +45,23 @@ FN void ask_lines(
         words none = { { 0, 0, 0, 0 } };
         own[n] = none;
         if (whole && r >= least && r < end)
-            own[n] = *(const words *)(x + r * pitch + at);
+            own[n] = *(const GLOBAL words *)(x + r * pitch + at);
     }
 }
 
 /* What was asked for, to a tile of so many lines; chunks that are not whole number by number. */
 FN void put_lines(
-    const X *x, int64 pitch, int64 width, int64 at, int64 from, int64 least, int64 end,
-    int whole, int lines, const words *own, wide *tile)
+    const GLOBAL X *x, int64 pitch, int64 width, int64 at, int64 from, int64 least,
+    int64 end, int whole, int lines, const words *own, LOCAL wide *tile)
 {
     int chunk = THREAD % CHUNKS, line = THREAD / CHUNKS;
     UNROLL
     for (int n = 0; n < OWN(lines); n++)
         if (whole && line + n * LINES < lines)
-            *(words *)&tile[place_of(line + n * LINES, chunk)] = own[n];
+            *(LOCAL words *)&tile[place_of(line + n * LINES, chunk)] = own[n];
     ROLL for (int n = line; !whole && n < lines; n += LINES)
     {
-        wide *to = &tile[place_of(n, chunk)];
+        LOCAL wide *to = &tile[place_of(n, chunk)];
         int inside = from + n >= least && from + n < end;
         UNROLL
         for (int e = 0; e < WIDE; e++)
@@ -71,9 +71,10 @@ FN void put_lines(
 
 KERNEL sine(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    const S *x = (const S *)j->in[0], *scale = (const S *)j->in[1];
-    S *y = (S *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL S *x = (const GLOBAL S *)j->in[0];
+    const GLOBAL S *scale = (const GLOBAL S *)j->in[1];
+    GLOBAL S *y = (GLOBAL S *)j->out[0];
     int64 count = j->size[0] * j->size[1];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < count; i += BLOCKS * THREADS)
         y[i] = SIN(j->number[0] * scale[i % j->size[1]] * x[i]);
@@ -84,10 +85,12 @@ KERNEL sine(TABLE(job) t)
 KERNEL turn(TABLE(job) t)
 {
     IN_BLOCK wide tile[2][SIDE * CHUNKS];
-    const job *j = WHOLE(t);
-    const X *x = (const X *)j->in[0], *more = (const X *)j->in[1];
-    const S *decay = (const S *)j->in[2], *times = (const S *)j->in[3];
-    X *y = (X *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL X *x = (const GLOBAL X *)j->in[0];
+    const GLOBAL X *more = (const GLOBAL X *)j->in[1];
+    const GLOBAL S *decay = (const GLOBAL S *)j->in[2];
+    const GLOBAL S *times = (const GLOBAL S *)j->in[3];
+    GLOBAL X *y = (GLOBAL X *)j->out[0];
     int64 rows = j->size[0], width = j->size[1], stride = j->size[2],
           pitch = j->size[3];
     int64 across = (width + SIDE - 1) / SIDE;
@@ -139,7 +142,7 @@ KERNEL turn(TABLE(job) t)
 }
 
 /* The sequence of the table that row r lies in. */
-FN int64 sequence_of(const job *j, int64 r)
+FN int64 sequence_of(const GLOBAL job *j, int64 r)
 {
     int64 low = 0, high = j->sequences; /* it is in [low, high) */
     ROLL while (high - low > 1)
@@ -161,11 +164,11 @@ FN int64 sequence_of(const job *j, int64 r)
    the other; where sequences begin inside of the tile (`cut`), row `at` + e meets the first
    reach[at + e] taps alone. */
 FN void add_taps(
-    const job *j, const wide *tile, int64 i, int n, int64 m, int cut, const int *reach,
-    S (*sums)[WIDE])
+    const GLOBAL job *j, const LOCAL wide *tile, int64 i, int n, int64 m, int cut,
+    const LOCAL int *reach, S (*sums)[WIDE])
 {
     int64 width = j->size[1];
-    const S *k = (const S *)j->in[1] + m * width + i + n;
+    const GLOBAL S *k = (const GLOBAL S *)j->in[1] + m * width + i + n;
     int at = THREAD % CHUNKS * WIDE, two = i + n + 1 < width;
     int taps = (int)(j->size[3] - m < FEW ? j->size[3] - m : FEW);
     S factor[FEW][2];
@@ -200,11 +203,11 @@ KERNEL short_conv(TABLE(job) t)
 {
     IN_BLOCK wide tile[TAP_LINES * CHUNKS];
     IN_BLOCK int reach[SIDE]; /* taps that lie in a row's sequence, of these */
-    const job *j = WHOLE(t);
+    const GLOBAL job *j = WHOLE(t);
     int64 width = j->size[1], stride = j->size[2], taps = j->size[3],
           first = j->size[4], last = first + j->size[0];
-    const X *x = (const X *)j->in[0] - first * width;
-    const S *shift = (const S *)j->in[2];
+    const GLOBAL X *x = (const GLOBAL X *)j->in[0] - first * width;
+    const GLOBAL S *shift = (const GLOBAL S *)j->in[2];
     int64 begin = j->offset[0] > first ? j->offset[0] : first;
     int64 end = j->offset[j->sequences] < last ? j->offset[j->sequences] : last;
     int64 across = (width + SIDE - 1) / SIDE, down = (end - begin + SIDE - 1) / SIDE;
@@ -214,7 +217,7 @@ KERNEL short_conv(TABLE(job) t)
         int64 from = begin + b / across * SIDE, i = b % across * SIDE;
         int64 s = sequence_of(j, from), least = j->offset[s];
         int cut = j->offset[s + 1] < (from + SIDE < end ? from + SIDE : end);
-        X *y = (X *)j->out[0] + from - first;
+        GLOBAL X *y = (GLOBAL X *)j->out[0] + from - first;
         int whole = is_whole(y, stride) && from + at + WIDE <= end;
         int filled = is_whole(x, width) && i + at + WIDE <= width;
         if (cut)
@@ -262,8 +265,8 @@ KERNEL short_conv(TABLE(job) t)
 
 KERNEL pad(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    X *y = (X *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    GLOBAL X *y = (GLOBAL X *)j->out[0];
     int64 from = j->size[1], stride = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0]; c += BLOCKS)
         ROLL for (int64 i = from + THREAD; i < stride; i += THREADS) y[c * stride + i] =
@@ -272,14 +275,14 @@ KERNEL pad(TABLE(job) t)
 
 KERNEL gate(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    const X *in = (const X *)j->in[0];
-    X *y = (X *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL X *in = (const GLOBAL X *)j->in[0];
+    GLOBAL X *y = (GLOBAL X *)j->out[0];
     int64 width = j->size[1];
     int whole = is_whole(in, width) && is_whole(y, width);
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        const X *x = in + 2 * r * width;
+        const GLOBAL X *x = in + 2 * r * width;
         ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
             S a[WIDE], b[WIDE];
@@ -295,8 +298,8 @@ KERNEL gate(TABLE(job) t)
 
 KERNEL multiply(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    const X *b = (const X *)j->in[1];
+    const GLOBAL job *j = WHOLE(t);
+    const GLOBAL X *b = (const GLOBAL X *)j->in[1];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)
         store_any(
             j->out[0], j->choice[1], i,
@@ -306,13 +309,13 @@ KERNEL multiply(TABLE(job) t)
 /* y[h][i][k] = a[h][i] b[h][k] of channels; a block makes one. */
 KERNEL outer(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
+    const GLOBAL job *j = WHOLE(t);
     int64 size = j->size[1], length = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0] * size * size; c += BLOCKS)
     {
-        const X *a = (const X *)j->in[0] + c / size * length;
-        const X *b =
-            (const X *)j->in[1] + (c / (size * size) * size + c % size) * length;
+        const GLOBAL X *a = (const GLOBAL X *)j->in[0] + c / size * length;
+        const GLOBAL X *b =
+            (const GLOBAL X *)j->in[1] + (c / (size * size) * size + c % size) * length;
         ROLL for (int64 i = THREAD; i < length; i += THREADS)
             store_any(j->out[0], j->choice[0], c * length + i, load(a[i]) * load(b[i]));
     }
@@ -321,12 +324,12 @@ KERNEL outer(TABLE(job) t)
 /* y[h][k] = sum over i of a[h][i] b[h][i][k]; a block makes one. */
 KERNEL contract(TABLE(job) t)
 {
-    const job *j = WHOLE(t);
-    X *y = (X *)j->out[0];
+    const GLOBAL job *j = WHOLE(t);
+    GLOBAL X *y = (GLOBAL X *)j->out[0];
     int64 size = j->size[1], length = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0] * size; c += BLOCKS)
     {
-        const X *a = (const X *)j->in[0] + c / size * size * length;
+        const GLOBAL X *a = (const GLOBAL X *)j->in[0] + c / size * size * length;
         int64 b = (c / size * size * size + c % size) * length;
         ROLL for (int64 i = THREAD; i < length; i += THREADS)
         {

@@ -4,9 +4,9 @@
 #define MOST_SEQUENCES 239
 
 typedef struct job {
-    const void *in[4];
-    void *out[2];
-    const int *ids[2];
+    const GLOBAL void *in[4];
+    GLOBAL void *out[2];
+    const GLOBAL int *ids[2];
     int64 size[5];
     S number[2];
     int choice[2];
