@@ -14,10 +14,10 @@ unsigned char *emulator_shared; /* what a launch gives a block, before no memory
 #define KERNEL void
 #define GLOBAL
 #define LOCAL
-#define IN_BLOCK           static __attribute__((aligned(16)))
+#define IN_BLOCK                  static __attribute__((aligned(16)))
 #define SHARED(type, name, count) type *name = (type *)emulator_shared
-#define FN                 static inline
-#define RESTRICT           restrict
+#define FN                        static inline
+#define RESTRICT                  restrict
 #define UNROLL
 #define ROLL
 #define BARRIER()        emulator_barrier()
