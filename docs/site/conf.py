@@ -44,6 +44,7 @@ docs/training
 docs/evidence
 docs/wheels
 docs/cuda
+docs/opencl
 docs/formats
 docs/performance
 docs/papers
