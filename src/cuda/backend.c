@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "gpu/run/images/bundle.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,24 +29,10 @@ static danaus_status cuda_list(int index, danaus_device_info *info)
     return dn_cuda_describe(driver, handle, index, info);
 }
 
-/* The number in "cuda" (0) or "cuda:N". */
-static danaus_status read_ordinal(const char *name, int *ordinal)
-{
-    int64_t number = 0;
-    const char *digits = name[4] == ':' ? name + 5 : "0";
-    span s = { digits, strlen(digits) };
-    if (!dn_span_integer(s, &number) || number > INT_MAX)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no CUDA device: cuda:0 is the first",
-            name);
-    *ordinal = (int)number;
-    return DANAUS_OK;
-}
-
 static danaus_status cuda_open(const char *name, danaus_device **device)
 {
     int ordinal = 0;
-    TRY(read_ordinal(name, &ordinal));
+    TRY(dn_gpu_ordinal(name, &dn_backend_cuda, &ordinal));
     cuda_device *d = dn_calloc(1, sizeof *d);
     if (!d)
         return dn_fail_memory(sizeof *d, "a device");
@@ -107,24 +92,6 @@ static danaus_status cuda_sync(danaus_device *dev)
 static danaus_status cuda_set_stream(danaus_device *dev, void *stream)
 {
     RETURN_INSIDE(cuda(dev), dn_cuda_set_stream(cuda(dev), stream));
-}
-
-static danaus_status cuda_set_threads(danaus_device *dev, int threads)
-{
-    (void)dev;
-    return threads == 0 ? DANAUS_OK
-                        : dn_fail(
-                              DANAUS_ERR_UNSUPPORTED,
-                              "a GPU's threads are not counted; 0 is its default");
-}
-
-static danaus_status cuda_set_parallel(
-    danaus_device *dev, danaus_parallel_fn fn, void *user)
-{
-    (void)dev;
-    (void)user;
-    return fn ? dn_fail(DANAUS_ERR_UNSUPPORTED, "a GPU runs no tasks of the host")
-              : DANAUS_OK;
 }
 
 /* ---- memory ---- */
@@ -214,8 +181,8 @@ const backend dn_backend_cuda = {
     .room = cuda_room,
     .sync = cuda_sync,
     .set_stream = cuda_set_stream,
-    .set_threads = cuda_set_threads,
-    .set_parallel = cuda_set_parallel,
+    .set_threads = dn_gpu_set_threads,
+    .set_parallel = dn_gpu_set_parallel,
     .set_scratch = cuda_set_scratch,
     .set_allocator = cuda_set_allocator,
     .alloc = cuda_alloc,

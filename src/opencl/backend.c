@@ -5,9 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 static opencl_device *opencl(danaus_device *dev) { return (opencl_device *)dev; }
 
@@ -24,25 +22,10 @@ static danaus_status opencl_list(int index, danaus_device_info *info)
     return dn_opencl_describe(cl, id, index, info);
 }
 
-/* The number in "opencl" (0) or "opencl:N". */
-static danaus_status read_ordinal(const char *name, int *ordinal)
-{
-    const size_t length = strlen(dn_backend_opencl.name);
-    int64_t number = 0;
-    const char *digits = name[length] == ':' ? name + length + 1 : "0";
-    span s = { digits, strlen(digits) };
-    if (!dn_span_integer(s, &number) || number > INT_MAX - 1)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no OpenCL device: opencl:0 is the first",
-            name);
-    *ordinal = (int)number;
-    return DANAUS_OK;
-}
-
 static danaus_status opencl_open(const char *name, danaus_device **device)
 {
     int ordinal = 0;
-    TRY(read_ordinal(name, &ordinal));
+    TRY(dn_gpu_ordinal(name, &dn_backend_opencl, &ordinal));
     opencl_device *d = dn_calloc(1, sizeof *d);
     if (!d)
         return dn_fail_memory(sizeof *d, "a device");
@@ -91,27 +74,6 @@ static danaus_status opencl_sync(danaus_device *dev)
 static danaus_status opencl_set_stream(danaus_device *dev, void *queue)
 {
     return dn_opencl_set_queue(opencl(dev), queue);
-}
-
-static danaus_status opencl_set_threads(danaus_device *dev, int threads)
-{
-    (void)dev;
-    return threads == 0 ? DANAUS_OK
-                        : dn_fail(
-                              DANAUS_ERR_UNSUPPORTED,
-                              "an OpenCL device's threads are not counted; 0 is its "
-                              "default");
-}
-
-static danaus_status opencl_set_parallel(
-    danaus_device *dev, danaus_parallel_fn fn, void *user)
-{
-    (void)dev;
-    (void)user;
-    return fn ? dn_fail(
-                    DANAUS_ERR_UNSUPPORTED,
-                    "an OpenCL device runs no tasks of the host")
-              : DANAUS_OK;
 }
 
 /* ---- memory ---- */
@@ -178,8 +140,8 @@ const backend dn_backend_opencl = {
     .room = opencl_room,
     .sync = opencl_sync,
     .set_stream = opencl_set_stream,
-    .set_threads = opencl_set_threads,
-    .set_parallel = opencl_set_parallel,
+    .set_threads = dn_gpu_set_threads,
+    .set_parallel = dn_gpu_set_parallel,
     .set_scratch = opencl_set_scratch,
     .set_allocator = opencl_set_allocator,
     .alloc = opencl_alloc,

@@ -237,7 +237,15 @@ danaus_status dn_gpu_step(
 /* True if a library makes a part of a step. */
 int dn_gpu_needs_library(const ks_step *step);
 
+/* The number in a device's name: 1 in "cuda:1", 0 in "cuda". */
+danaus_status dn_gpu_ordinal(const char *name, const backend *b, int *ordinal);
+
 /* ---- members of a backend (device/backend.h) ---- */
+
+/* Both refuse what is only for processors. */
+danaus_status dn_gpu_set_threads(danaus_device *dev, int threads);
+danaus_status dn_gpu_set_parallel(
+    danaus_device *dev, danaus_parallel_fn fn, void *user);
 
 /* Compiles on all threads, and loads, all that the steps can run for operands with the
    alignment of allocations. Functions that are in a file, and not for the hinted batch, are
