@@ -52,7 +52,8 @@ typedef struct danaus_model_info {
     char architecture[32];     /* "bert", "m2-vit", ...: docs/models.md */
     int64_t layers, width;     /* blocks; numbers of a token between blocks */
     int64_t heads, vocabulary; /* of attention or filters; ids < vocabulary */
-    int64_t max_length;        /* the most tokens of a text */
+    int64_t max_length;        /* the most tokens of a text; 2^24 if config.json has
+                                  filter_taps: filters do not limit it then */
     int64_t embedding;         /* numbers of an embedding */
     int64_t parameters;        /* numbers that make the model */
     int64_t linear_parameters; /* of these, weights of linear layers, without biases */

@@ -53,13 +53,13 @@ def weights(rng):
     return found
 
 
-def write_model(folder, w):
+def write_model(folder, w, **more):
     folder.mkdir()
     config = {
         "model_type": "hyenadna", "d_model": WIDTH, "n_layer": LAYERS, "d_inner": INNER,
         "vocab_size": 12, "pad_vocab_size_multiple": 8, "max_seq_len": LENGTH,
         "emb_dim": FEATURES, "filter_order": ORDER,
-    }
+    } | more
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "HyenaDNATokenizer"}'
@@ -69,8 +69,8 @@ def write_model(folder, w):
     )
 
 
-def logits(w, ids):
-    """[tokens][16], in f64."""
+def logits(w, ids, taps=LENGTH):
+    """[tokens][16], in f64, of filters of so many taps."""
     w = {name: x.astype("f8") for name, x in w.items()}
     n = len(ids)
 
@@ -87,19 +87,20 @@ def logits(w, ids):
         block = f"backbone.layers.{i}"
         p = linear(norm(r, f"{block}.norm1"), f"{block}.mixer.in_proj")
         p = np.vstack([np.zeros((2, 3 * WIDTH)), p])
-        taps = w[f"{block}.mixer.short_filter.weight"][:, 0]
-        c = sum(p[j : j + n] * taps[:, j] for j in range(3))
+        short = w[f"{block}.mixer.short_filter.weight"][:, 0]
+        c = sum(p[j : j + n] * short[:, j] for j in range(3))
         x0, x1, v = np.split(c + w[f"{block}.mixer.short_filter.bias"], 3, 1)
         filter = f"{block}.mixer.filter_fn"
-        s = w[f"{filter}.pos_emb.z"][0, :n]
+        s = w[f"{filter}.pos_emb.z"][0, :taps]
         for layer in 0, 2, 4:
             frequency = w[f"{filter}.implicit_filter.1.freq"]
             s = np.sin(frequency * linear(s, f"{filter}.implicit_filter.{layer}"))
         decay = np.linspace(np.log(0.01) / 1.5, np.log(0.01) / 0.3, WIDTH)
-        window = np.exp(np.linspace(0, 1, LENGTH)[:n, None] * decay) + 0.05
+        window = np.exp(np.linspace(0, 1, LENGTH)[:taps, None] * decay) + 0.05
         k = s @ w[f"{filter}.implicit_filter.6.weight"].T * window
         u = v * x1
-        y = np.stack([(k[: t + 1][::-1] * u[: t + 1]).sum(0) for t in range(n)])
+        last = [u[max(0, t + 1 - taps) : t + 1] for t in range(n)]
+        y = np.stack([(k[: len(x)][::-1] * x).sum(0) for x in last])
         y = (y + w[f"{filter}.bias"] * u) * x0
         r = r + linear(y, f"{block}.mixer.out_proj")
         a = linear(norm(r, f"{block}.norm2"), f"{block}.mlp.fc1")
@@ -108,18 +109,18 @@ def logits(w, ids):
     return norm(r, "backbone.ln_f") @ w["backbone.embeddings.word_embeddings.weight"].T
 
 
-def scores(w, ids):
-    x = logits(w, ids)
+def scores(w, ids, taps):
+    x = logits(w, ids, taps)
     x = x - np.log(np.exp(x).sum(1, keepdims=True))
     return np.array([x[t, ids[t + 1]] for t in range(len(ids) - 1)])
 
 
-def likelihood(w, bases, window, context):
+def likelihood(w, bases, window, context, taps=LENGTH):
     """The log likelihood of a record, window by window; and how many bases have a score."""
     ids = [7 + BASES.index(base) for base in bases.upper()]
     total, count, at = 0.0, 0, 0
     while at == 0 or at + context < len(ids):
-        new = scores(w, ids[at : at + window])[context - 1 if at else 0 :]
+        new = scores(w, ids[at : at + window], taps)[context - 1 if at else 0 :]
         total, count, at = total + new.sum(), count + len(new), at + window - context
     return total, count
 
@@ -127,11 +128,13 @@ def likelihood(w, bases, window, context):
 # ---- the commands ----
 
 
-def check_scores(w, model, file, records, *options, window=LENGTH, context=LENGTH // 2):
+def check_scores(
+    w, model, file, records, *options, window=LENGTH, context=LENGTH // 2, taps=LENGTH
+):
     said = facts("score", model, file, *options)
     check("all records are there", [r["name"] for r in said["records"]] == list(records))
     for r in said["records"]:
-        total, count = likelihood(w, records[r["name"]], window, context)
+        total, count = likelihood(w, records[r["name"]], window, context, taps)
         good = abs(r["log_likelihood"] - total) < 1e-4 and r["scored"] == count
         check(f"{r['name']} {' '.join(map(str, options))}", good, (r, total, count))
     check("windows are told", (said["window"], said["context"]) == (window, context))
@@ -218,8 +221,22 @@ def main(folder):
     facts("embed", model, "--text", folder / "lines", "-o", folder / "e.npy")
     e = np.load(folder / "e.npy")
     check("embeddings", e.shape == (2, WIDTH) and np.isfinite(e).all())
+    check_taps(folder, w, file, records)
     check_compression(folder)
     check_range(folder, w)
+
+
+def check_taps(folder, w, file, records):
+    part, most = folder / "part", 1 << 24
+    write_model(part, w, filter_taps=11)
+    check_scores(w, part, file, records, window=most, context=most // 2, taps=11)
+    check_scores(w, part, file, records, "-w", 50, window=50, context=25, taps=11)
+    made = facts("generate", part, "A" * 40, "-n", 3)
+    check("a long prompt", made["prompt_tokens"] == 40, made)
+    info = facts("model", part)
+    check("any length", (info["max_length"], info["text"]["tokens"]) == (most, most), info)
+    write_model(folder / "none", w, filter_taps=0)
+    refuses("no tap", 1, '"filter_taps" is 0', "model", folder / "none")
 
 
 def check_range(folder, w):

@@ -418,6 +418,7 @@ def models():
         ("hyena_vit", 4, hyena_vit),
         ("hyena_vit_tall", 4, hyena_vit | dict(image_size=4095, patch_size=1)),
         ("hyena_vit_order", 4, hyena_vit | dict(hyena_order=1)),
+        ("hyena_vit_taps", 4, hyena_vit | dict(filter_taps=3)),
         ("m2_vit", 5, m2_vit),
         ("m2_vit_wide", 5, m2_vit | dict(hidden_size=1 << 20, num_hidden_layers=1000)),
         ("m2_vit_small", 5, m2_vit | dict(image_size=3)),

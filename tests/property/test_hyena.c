@@ -138,16 +138,19 @@ static void any_way_to_convolve_gives_the_same(void **state)
     }
 }
 
+/* Also where filters are shorter. */
 static void long_sequences_have_plans_of_their_own(void **state)
 {
     (void)state;
     rng r = { 7 };
-    for (int kept = 0; kept < 2; kept++) {
-        small_hyena m = hyena_random(&r, 4200);
+    for (int way = 0; way < 4; way++) {
+        int kept = way % 2, few = way / 2;
+        small_hyena m = hyena_random(&r, few ? 500 : 4200);
         while (m.width * m.layers * m.head * m.order > 12) {
             hyena_free(&m);
-            m = hyena_random(&r, 4200);
+            m = hyena_random(&r, few ? 500 : 4200);
         }
+        m.filter.taps = few ? 300 : 0;
         danaus_model *model = hyena_load(&m, device);
         hyena *own = model->blocks;
         own->convs.group_numbers = 1 << 14;
@@ -404,9 +407,11 @@ static void rows_may_have_sixteen_bits(void **state)
             hyena_free(&m);
             m = hyena_random(&r, length);
         }
+        m.filter.taps = rng_int(&r, 0, 1) ? rng_int(&r, 1, length) : 0;
         hyena_write(&m);
         danaus_model *model = sixteen_bits_load(device, round);
-        texts t = texts_random(&r, 3, length, m.vocabulary);
+        texts t =
+            texts_random(&r, 3, m.filter.taps ? 2 * length : length, m.vocabulary);
         expect_texts(model, &m, &t);
         expect_steps(model, &m, &r, t.ids, t.offsets[1]);
         expect_outline(model, device);
@@ -489,6 +494,75 @@ static void the_seed_decides(void **state)
     hyena_free(&m);
 }
 
+/* ---- partial filters ---- */
+
+/* Sequences of unequal length, shorter and longer than filters, whatever there are taps. */
+static void filters_of_few_taps_read_any_length(void **state)
+{
+    (void)state;
+    for (int round = 0; round < rounds_of(40); round++) {
+        rng r = { 1000 + (uint64_t)round };
+        int64_t length = rng_int(&r, 1, 100);
+        small_hyena m = hyena_random(&r, length);
+        m.filter.taps = round % 4 ? rng_int(&r, 1, length) : length;
+        danaus_model *model = hyena_load(&m, device);
+        hyena *own = model->blocks;
+        own->convs.group_numbers = rng_int(&r, 1, 20) * 1024;
+        own->convs.most_spectra = round % 2 ? 0 : (size_t)1 << 30;
+        texts t = texts_random(&r, rng_int(&r, 1, 4), 3 * length, m.vocabulary);
+        expect_texts(model, &m, &t);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        hyena_free(&m);
+    }
+}
+
+/* The state of a text holds no more than the taps, whatever is still to come. */
+static void filters_of_few_taps_go_on_without_end(void **state)
+{
+    (void)state;
+    for (int round = 0; round < rounds_of(10); round++) {
+        rng r = { 1100 + (uint64_t)round };
+        int64_t length = rng_int(&r, 1, 100), longer = 3 * length + 20;
+        small_hyena m = hyena_random(&r, length);
+        m.filter.taps = rng_int(&r, 1, length);
+        danaus_model *model = hyena_load(&m, device);
+        texts t = texts_random(&r, 1, 1, m.vocabulary);
+        texts_fill(&r, &t, &longer, m.vocabulary);
+        expect_steps(model, &m, &r, t.ids, longer);
+        const danaus_sampling how = { .max_tokens = longer };
+        assert_int_equal(written_by(model, t.ids, 3, how).count, longer);
+        written endless = { .stop = 4 };
+        assert_ok(danaus_model_generate(
+            model, device, t.ids, 3, &(danaus_sampling){ 0 }, write_token, &endless));
+        assert_int_equal(endless.count, 4);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        hyena_free(&m);
+    }
+}
+
+/* Filters cost no more for a longer text. */
+static void few_taps_cost_less(void **state)
+{
+    (void)state;
+    rng r = { 1300 };
+    small_hyena m = hyena_random(&r, 4000);
+    danaus_model_cost all, few, longer;
+    danaus_model *model = hyena_load(&m, device);
+    assert_ok(danaus_model_estimate(model, device, 1, 4000, &all));
+    danaus_model_destroy(model);
+    m.filter.taps = 100;
+    model = hyena_load(&m, device);
+    assert_ok(danaus_model_estimate(model, device, 1, 4000, &few));
+    assert_ok(danaus_model_estimate(model, device, 1, 8000, &longer));
+    assert_true(few.filters == all.filters / 40 && few.mixing < all.mixing);
+    assert_true(longer.filters == few.filters && longer.mixing < 2.2 * few.mixing);
+    expect_outline(model, device);
+    danaus_model_destroy(model);
+    hyena_free(&m);
+}
+
 /* ---- what is refused ---- */
 
 static void what_does_not_fit_is_named_at_once(void **state)
@@ -555,6 +629,16 @@ static void configurations_are_checked(void **state)
         { "\"max_seq_len\": 14", "\"max_seq_len\": 1e9", DANAUS_ERR_FORMAT, "integer" },
         { "\"max_seq_len\": 14", "\"max_seq_len\": 100000000", DANAUS_ERR_FORMAT,
           "from 1 to" },
+        { "\"max_seq_len\": 14", "\"max_seq_len\": 14, \"filter_taps\": 15",
+          DANAUS_ERR_FORMAT, "\"filter_taps\" is 15 and has to be from 1 to 14" },
+        { "\"max_seq_len\": 14", "\"max_seq_len\": 14, \"filter_taps\": 0",
+          DANAUS_ERR_FORMAT, "\"filter_taps\" is 0" },
+        { "\"max_seq_len\": 14", "\"max_seq_len\": 14, \"filter_taps\": -3",
+          DANAUS_ERR_FORMAT, "\"filter_taps\" is not an integer" },
+        { "\"max_seq_len\": 14", "\"max_seq_len\": 14, \"filter_taps\": 7.0",
+          DANAUS_ERR_FORMAT, "filter_taps" },
+        { "\"max_seq_len\": 14", "\"max_seq_len\": 14, \"filter_taps\": \"7\"",
+          DANAUS_ERR_FORMAT, "filter_taps" },
         { "\"num_inner_mlps\": 2", "\"num_inner_mlps\": 99", DANAUS_ERR_FORMAT,
           "num_inner_mlps" },
         { "\"vocab_size\": 12", "\"vocab_size\": 17", DANAUS_ERR_FORMAT,
@@ -640,6 +724,39 @@ static void calls_are_checked(void **state)
     hyena_free(&m);
 }
 
+/* A partial model has one, too, of all models. */
+static void even_few_taps_have_a_limit(void **state)
+{
+    (void)state;
+    const int64_t most = (int64_t)1 << 24, offsets[] = { 0, most + 1 };
+    danaus_model_info info;
+    danaus_model_cost cost;
+    float y;
+    small_hyena m = hyena_known(2);
+    m.filter.taps = 5;
+    danaus_model *model = hyena_load(&m, device);
+    assert_ok(danaus_model_describe(model, &info));
+    assert_int_equal(info.max_length, most);
+    assert_status(
+        danaus_model_score(model, device, 1, offsets, &(int32_t){ 7 }, NULL, NULL, &y),
+        DANAUS_ERR_SHAPE);
+    assert_non_null(strstr(danaus_error_detail(), "1 to 16777216 are possible"));
+    assert_status(
+        danaus_model_estimate(model, device, 1, most + 1, &cost), DANAUS_ERR_SHAPE);
+    danaus_model_destroy(model);
+    m.filter.taps = 0;
+    hyena_write(&m);
+    bytes good = file_bytes(scratch_path("config.json"));
+    bytes_append(&good, "", 1);
+    change_config(&good, "\"max_seq_len\"", "\"filter_taps\": null, \"max_seq_len\"");
+    assert_ok(danaus_model_load(device, scratch_directory(), &model));
+    assert_ok(danaus_model_describe(model, &info));
+    assert_int_equal(info.max_length, 14);
+    danaus_model_destroy(model);
+    bytes_free(&good);
+    hyena_free(&m);
+}
+
 /* Weights that are not finite give no token. */
 static void numbers_that_are_not_finite_are_told(void **state)
 {
@@ -667,6 +784,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_way_to_convolve_gives_the_same),
         cmocka_unit_test(long_sequences_have_plans_of_their_own),
         cmocka_unit_test(memory_for_many_tokens_holds_fewer),
+        cmocka_unit_test(filters_of_few_taps_read_any_length),
+        cmocka_unit_test(filters_of_few_taps_go_on_without_end),
+        cmocka_unit_test(few_taps_cost_less),
         cmocka_unit_test(what_is_later_changes_nothing_earlier),
         cmocka_unit_test(outlines_say_what_models_do),
         cmocka_unit_test(layers_read_every_token_that_is_watched),
@@ -678,6 +798,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_does_not_fit_is_named_at_once),
         cmocka_unit_test(configurations_are_checked),
         cmocka_unit_test(calls_are_checked),
+        cmocka_unit_test(even_few_taps_have_a_limit),
         cmocka_unit_test(numbers_that_are_not_finite_are_told),
     };
     device = device_from_arguments(argc, argv);

@@ -157,6 +157,9 @@ void filter_values(
             }
         }
         for (int64_t h = 0; h < f->channels; h++) {
+            k[h * f->length + s] = 0;
+            if (f->taps && s >= f->taps)
+                continue;
             double v = y[h] * window(f, s, h);
             k[h * f->length + s] = noisy(v, fabs(v) * 20, 4, noise);
         }

@@ -10,6 +10,7 @@
 
 typedef struct small_filter {
     int64_t length, channels, features, order;
+    int64_t taps; /* values that are not 0; 0: all */
     int layers;
     double factor, shift;
 } small_filter;

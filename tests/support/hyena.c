@@ -163,20 +163,22 @@ static void write_text(const char *name, const char *text)
 
 void hyena_write(const small_hyena *m)
 {
-    char config[800], inner[40] = "";
+    char config[800], inner[40] = "", taps[40] = "";
     if (m->inner)
         snprintf(inner, sizeof inner, "\"d_inner\": %" PRId64 ", ", m->inner);
+    if (m->filter.taps)
+        snprintf(taps, sizeof taps, "\"filter_taps\": %" PRId64 ", ", m->filter.taps);
     snprintf(
         config, sizeof config,
         "{\"model_type\": \"%s\", \"d_model\": %" PRId64 ", \"n_layer\": %" PRId64
         ", %s\"vocab_size\": %" PRId64 ", \"pad_vocab_size_multiple\": 8, "
-        "\"max_seq_len\": %" PRId64 ", \"emb_dim\": %" PRId64
+        "\"max_seq_len\": %" PRId64 ", %s\"emb_dim\": %" PRId64
         ", \"filter_order\": %" PRId64 ", \"num_inner_mlps\": %d, \"hyena_order\": "
         "%" PRId64 ", \"short_filter_order\": %" PRId64 ", \"head_dim\": %" PRId64
         ", \"layer_norm_epsilon\": 1e-05, \"activation_freq\": 10}",
         m->dna ? "hyenadna" : "hyena", m->width, m->layers, inner, m->vocabulary,
-        m->filter.length, m->filter.features, m->filter.order, m->filter.layers - 2,
-        m->order, m->taps, m->head);
+        m->filter.length, taps, m->filter.features, m->filter.order,
+        m->filter.layers - 2, m->order, m->taps, m->head);
     write_text("config.json", config);
     write_text("tokenizer_config.json", "{\"tokenizer_class\": \"HyenaDNATokenizer\"}");
     named_write(&m->arrays, scratch_path("model.safetensors"));
@@ -222,8 +224,8 @@ static void mix_heads(
             for (int64_t t = 0; t < length; t++)
                 u[t] = noisy(x1[t] * v[t], fabs(x1[t] * v[t]), 1, noise);
             loops_convolve(
-                length, f->k + head * f->length, NULL, named_at(f->skips, head), u, w,
-                noise);
+                length, f->length, f->k + head * f->length, NULL,
+                named_at(f->skips, head), u, w, noise);
             for (int64_t t = 0; t < length; t++)
                 y[to * length + t] += noisy(x0[t] * w[t], fabs(x0[t] * w[t]), 2, noise);
         }

@@ -83,19 +83,20 @@ void loops_taps(
 }
 
 void loops_convolve(
-    int64_t length, const double *k, const double *r, double skip, const double *x,
-    double *y, rng *noise)
+    int64_t length, int64_t taps, const double *k, const double *r, double skip,
+    const double *x, double *y, rng *noise)
 {
     double kk = skip * skip, xx = 0;
     for (int64_t t = 0; t < length; t++) {
-        kk += k[t] * k[t] + (r ? r[t] * r[t] : 0);
+        if (t < taps)
+            kk += k[t] * k[t] + (r ? r[t] * r[t] : 0);
         xx += x[t] * x[t];
     }
     for (int64_t t = 0; t < length; t++) {
         double sum = skip * x[t];
-        for (int64_t s = 0; s <= t; s++)
+        for (int64_t s = t < taps ? 0 : t - taps + 1; s <= t; s++)
             sum += k[t - s] * x[s];
-        for (int64_t s = t + 1; r && s < length; s++)
+        for (int64_t s = t + 1; r && s < length && s <= t + taps; s++)
             sum += r[s - t - 1] * x[s];
         y[t] = noisy(sum, sqrt(kk * xx), 20, noise);
     }
@@ -117,8 +118,8 @@ void loops_gates(
                 u[t] = noisy(y[t] * x[t], fabs(y[t] * x[t]), 1, noise);
             if (o < order - 1)
                 loops_convolve(
-                    length, f->k + filter * f->length, NULL, named_at(f->skips, filter),
-                    u, y, noise);
+                    length, f->length, f->k + filter * f->length, NULL,
+                    named_at(f->skips, filter), u, y, noise);
             else
                 memcpy(y, u, (size_t)length * sizeof *u);
         }
@@ -139,7 +140,7 @@ static void filter_channels(
         filter_values(arrays, place, m->filter, 1, reverse, noise);
     for (int64_t i = 0; i < n; i++)
         loops_convolve(
-            length, k + i * all, m->bidirectional ? reverse + i * all : NULL,
+            length, all, k + i * all, m->bidirectional ? reverse + i * all : NULL,
             named_at(skip, i), x + i * length, y + i * length, noise);
     free(k);
 }

@@ -25,10 +25,11 @@ void loops_taps(
     int64_t length, const double *p, double *c, rng *noise);
 
 /* y[t] = skip x[t] + sum over s <= t of k[t - s] x[s] + sum over s > t of r[s - t - 1] x[s]
-   for a channel; r: or NULL. Transforms spread what rounding does over the row. */
+   for a channel; r: or NULL. k and r have `taps` values, others are 0. Transforms spread what
+   rounding does over the row. */
 void loops_convolve(
-    int64_t length, const double *k, const double *r, double skip, const double *x,
-    double *y, rng *noise);
+    int64_t length, int64_t taps, const double *k, const double *r, double skip,
+    const double *x, double *y, rng *noise);
 
 typedef struct loops_filters {
     int64_t length;

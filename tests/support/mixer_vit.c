@@ -138,6 +138,8 @@ static small_mixer_vit make(
                                .layers = m2 ? 4 : (int)rng_int(r, 2, 4),
                                .factor = rng_int(r, 0, 1) ? 1 : 0.75,
                                .shift = m2 || rng_int(r, 0, 1) ? 0 : 0.25 };
+    if (!m2 && rng_int(r, 0, 1))
+        m.filter.taps = rng_int(r, 1, m.patches);
     add_all(r, &m);
     return m;
 }
@@ -175,9 +177,10 @@ static void write_filter(const small_mixer_vit *m, char *to, size_t size)
             to, size,
             "\"filter_order\": %" PRId64 ", \"emb_dim\": %" PRId64
             ", \"filter_w_mod\": %g, \"filter_shift\": %g, \"num_inner_mlps\": %d, "
-            "\"hyena_order\": %" PRId64 ", \"short_filter_order\": %" PRId64,
+            "\"hyena_order\": %" PRId64 ", \"short_filter_order\": %" PRId64
+            ", \"filter_taps\": %" PRId64,
             f->order, f->features, f->factor, f->shift, f->layers - 2, m->order,
-            m->taps);
+            m->taps, f->taps ? f->taps : f->length);
 }
 
 void mixer_vit_config(const small_mixer_vit *m, char *config, size_t size)

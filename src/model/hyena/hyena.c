@@ -11,6 +11,13 @@
 
 /* ---- config.json ---- */
 
+/* True if a field is there and not null. */
+static int is_given(const json_t *config, const char *field)
+{
+    const json_t *found = json_object_get(config, field);
+    return found && !json_is_null(found);
+}
+
 /* A field that may be left out. */
 static danaus_status read_size(
     const json_t *config, const char *field, int64_t most, int64_t usual,
@@ -47,13 +54,14 @@ static danaus_status read_config(hyena *m, const json_t *config, int64_t *vocabu
     int is_dna = dn_span_is(type, "hyenadna");
     TRY(dn_config_size(config, "d_model", MOST_WIDTH, &m->width));
     TRY(dn_config_size(config, "n_layer", MOST_LAYERS, &m->layers));
-    if (json_object_get(config, "d_inner") || is_dna)
+    if (is_given(config, "d_inner") || is_dna)
         TRY(dn_config_size(config, "d_inner", MOST_WIDTH, &m->inner));
     TRY(dn_config_size(config, "vocab_size", INT32_MAX / 2, vocabulary));
     TRY(read_size(config, "pad_vocab_size_multiple", 1 << 20, 8, &multiple));
     TRY(read_size(config, "head_dim", m->width, 1, &m->head));
     TRY(dn_json_number(config, "layer_norm_epsilon", &m->epsilon));
     TRY(dn_config_size(config, "max_seq_len", MOST_TOKENS, &m->shape.length));
+    m->longest = is_given(config, "filter_taps") ? MOST_TOKENS : m->shape.length;
     if (is_dna)
         m->shape.shift = 0.05F;
     TRY(dn_hyena_config(m, config));
@@ -71,7 +79,7 @@ static danaus_status configure(danaus_model *model, const json_t *config)
     info->layers = m->layers;
     info->width = info->embedding = m->width;
     info->heads = m->filters;
-    info->max_length = m->shape.length;
+    info->max_length = m->longest;
     if (!model->pooling.folder[0])
         model->pooling.normalize = 0;
     return DANAUS_OK;

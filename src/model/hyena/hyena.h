@@ -20,6 +20,9 @@
 
    Models without W_1 and W_2 also lack that norm and sum.
 
+   Filters of filter_taps taps are the first values of those of full length. Sequences are then
+   of any length: partial convolutions of Fu et al., FlashFFTConv (arXiv 2311.05908).
+
    Vision transformers of this kind (mixer_vit.c) have rows of patches instead of words, and no
    W. */
 // SPDX-License-Identifier: Apache-2.0
@@ -50,6 +53,7 @@ typedef struct hyena_block {
    once, if all of them do not take too much memory, else each time that they are needed. */
 typedef struct hyena_convs {
     int64_t length;
+    int64_t taps; /* of filters */
     int packed;
     int64_t group;          /* filters of a spectrum */
     danaus_conv_plan *plan; /* NULL: there is none yet */
@@ -64,6 +68,8 @@ typedef struct hyena {
     int64_t layers, width, inner; /* inner 0: neither W_1 nor W_2 */
     int64_t order, taps;
     int64_t head, filters; /* channels of a head; filters of a convolution */
+    int64_t filter_taps;   /* of long filters, at most shape.length */
+    int64_t longest;       /* tokens of a sequence at most */
     int64_t rows;          /* of the tables of words; 0: there are none */
     int64_t step;          /* rows that go through linear layers together */
     double epsilon;        /* of the last norm */
@@ -84,8 +90,9 @@ static inline int64_t dn_hyena_planes(const hyena *m)
 
 /* ---- blocks (hyena_blocks.c) ---- */
 
-/* Reads hyena_order, short_filter_order, emb_dim, filter_order, num_inner_mlps, filter_shift,
-   filter_w_mod and filter_modulate. m has its sizes and the values of missing fields. */
+/* Reads hyena_order, short_filter_order, emb_dim, filter_order, num_inner_mlps, filter_taps,
+   filter_shift, filter_w_mod and filter_modulate. m has its sizes and the values of missing
+   fields. */
 danaus_status dn_hyena_config(hyena *m, const json_t *config);
 
 /* What names of tensors have: BLOCKS0.MIXER.in_proj.weight. */
@@ -144,10 +151,16 @@ danaus_status dn_hyena_last(
 
 /* ---- long convolutions of whole sequences (hyena_convs.c) ---- */
 
-/* The first `length` values of a block's filters, k[order - 1][filters][length], in device memory
+/* Taps of filters for sequences of at most so many tokens. */
+static inline int64_t dn_hyena_taps(const hyena *m, int64_t length)
+{
+    return m->filter_taps < length ? m->filter_taps : length;
+}
+
+/* The first `taps` values of a block's filters, k[order - 1][filters][taps], in device memory
    that the caller frees. */
 danaus_status dn_hyena_make_filters(
-    const hyena *m, danaus_device *device, int64_t number, int64_t length, float **k);
+    const hyena *m, danaus_device *device, int64_t number, int64_t taps, float **k);
 
 /* Makes what convolves sequences of at most so many tokens ready. */
 danaus_status dn_hyena_convs_prepare(hyena *m, danaus_device *device, int64_t longest);
@@ -172,6 +185,7 @@ typedef struct hyena_text {
     const hyena *m;
     danaus_device *device;
     int64_t length, most;    /* tokens at most: of the text, of a step */
+    int64_t taps;            /* of the streams' filters */
     int64_t time;            /* tokens so far */
     danaus_stream **streams; /* [layers][order - 1] */
     void *memory;            /* of the device; what follows is in it */

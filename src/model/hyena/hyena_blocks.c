@@ -46,6 +46,8 @@ danaus_status dn_hyena_config(hyena *m, const json_t *config)
     TRY(dn_config_size(config, "hyena_order", MOST_ORDER, &m->order));
     TRY(dn_config_size(config, "short_filter_order", DANAUS_SHORT_MOST_TAPS, &m->taps));
     TRY(read_filter(&m->shape, config));
+    m->filter_taps = m->shape.length;
+    TRY(dn_config_size(config, "filter_taps", m->shape.length, &m->filter_taps));
     if (m->order < 2)
         return dn_fail(
             DANAUS_ERR_FORMAT, "\"hyena_order\" is 1 and has to be at least 2");

@@ -61,7 +61,7 @@ static int64_t length_of(const hyena *m, int64_t longest)
         return longest;
     while (length < longest)
         length *= 2;
-    return MIN(length, m->shape.length);
+    return MIN(length, m->longest);
 }
 
 /* Bytes of the spectra that will be there; the caller frees the plan, also on failure. */
@@ -70,11 +70,13 @@ static danaus_status make_plan(
     size_t *bytes)
 {
     c->length = length_of(m, longest);
+    c->taps = dn_hyena_taps(m, c->length);
     c->packed = longest <= MOST_PACKED;
     c->group = group_of(m, c->length);
     danaus_conv_desc desc = { .channels = c->group * channels_of_filter(m),
                               .filters = c->group,
                               .length = c->length,
+                              .filter_length = c->taps,
                               .kind = DANAUS_CAUSAL,
                               .dtype = m->dtype,
                               .batch = 1,
@@ -99,14 +101,14 @@ static danaus_status make_spectra(danaus_device *device, hyena_convs *c)
 }
 
 danaus_status dn_hyena_make_filters(
-    const hyena *m, danaus_device *device, int64_t number, int64_t length, float **k)
+    const hyena *m, danaus_device *device, int64_t number, int64_t taps, float **k)
 {
-    size_t bytes = (size_t)(m->shape.channels * length) * sizeof **k;
+    size_t bytes = (size_t)(m->shape.channels * taps) * sizeof **k;
     void *memory;
     TRY(danaus_alloc(device, bytes, &memory));
     *k = memory;
     danaus_status status =
-        dn_hyena_filter_run(&m->blocks[number].filter, device, 0, length, *k, length);
+        dn_hyena_filter_run(&m->blocks[number].filter, device, 0, taps, *k, taps);
     if (status != DANAUS_OK)
         danaus_free(device, memory);
     return status;
@@ -120,7 +122,7 @@ static danaus_status transform(
     const hyena_convs *c = &m->convs;
     int64_t first = which * m->filters + group * c->group;
     return danaus_spectrum_update_from(
-        to, device, DANAUS_F32, k + first * c->length, NULL,
+        to, device, DANAUS_F32, k + first * c->taps, NULL,
         m->blocks[number].filter.skip + first);
 }
 
@@ -128,7 +130,7 @@ static danaus_status transform_block(hyena *m, danaus_device *device, int64_t nu
 {
     hyena_convs *c = &m->convs;
     float *k;
-    TRY(dn_hyena_make_filters(m, device, number, c->length, &k));
+    TRY(dn_hyena_make_filters(m, device, number, c->taps, &k));
     danaus_status status = DANAUS_OK;
     danaus_spectrum **to = c->spectra + number * (m->order - 1) * groups(m, c);
     for (int64_t o = 0; o < m->order - 1; o++)
@@ -173,12 +175,12 @@ danaus_status dn_hyena_convs_cost(
     danaus_status status = make_plan(m, device, length, &c, &bytes);
     if (status == DANAUS_OK) {
         double network = (double)dn_hyena_filter_operations(&m->blocks->filter);
-        cost->mixing = dn_hyena_conv_operations(length) *
+        cost->mixing = dn_hyena_conv_operations(length, dn_hyena_taps(m, length)) *
                        (double)(convs * m->filters * channels_of_filter(m));
-        cost->filters = network * (double)(m->layers * c.length);
+        cost->filters = network * (double)(m->layers * c.taps);
         *(c.kept ? &cost->kept : &cost->memory) += (int64_t)bytes;
         if (!c.kept)
-            cost->memory += m->shape.channels * c.length * (int64_t)sizeof(float);
+            cost->memory += m->shape.channels * c.taps * (int64_t)sizeof(float);
     }
     dn_hyena_convs_free(&c);
     return status;
@@ -285,7 +287,7 @@ danaus_status dn_hyena_mix(
                  .tokens = sequences->offsets[sequences->count],
                  .planes = planes };
     if (!m->convs.kept)
-        TRY(dn_hyena_make_filters(m, device, number, m->convs.length, &k));
+        TRY(dn_hyena_make_filters(m, device, number, m->convs.taps, &k));
     x.k = k;
     danaus_status status = m->head > 1 ? mix_heads(&x, mixed) : mix_channels(&x, mixed);
     danaus_free(device, k);

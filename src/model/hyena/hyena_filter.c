@@ -225,8 +225,8 @@ int64_t dn_hyena_filter_operations(const hyena_filter *f)
     return 2 * products;
 }
 
-double dn_hyena_conv_operations(int64_t length)
+double dn_hyena_conv_operations(int64_t length, int64_t taps)
 {
-    double n = 2 * (double)length;
+    double n = (double)(length + taps);
     return 5 * n * log2(n) + 3 * n;
 }

@@ -52,8 +52,8 @@ danaus_status dn_hyena_filter_run(
 int64_t dn_hyena_filter_packed(const hyena_filter *f);
 int64_t dn_hyena_filter_operations(const hyena_filter *f);
 
-/* Operations of a convolution with a filter: a transform of 2 length real numbers each way, and
-   a product of spectra. */
-double dn_hyena_conv_operations(int64_t length);
+/* Operations of a convolution with a filter: a transform of length + taps real numbers each way,
+   and a product of spectra. */
+double dn_hyena_conv_operations(int64_t length, int64_t taps);
 
 #endif

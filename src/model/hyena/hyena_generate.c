@@ -38,15 +38,15 @@ static uintptr_t lay(hyena_text *t, uintptr_t at)
 static danaus_status take_filters(const hyena_text *t, int64_t number, float *k)
 {
     const hyena_filter *filter = &t->m->blocks[number].filter;
-    int64_t channels = filter->shape.channels, length = t->length;
+    int64_t channels = filter->shape.channels, taps = t->taps;
     float *made, skip;
-    TRY(dn_hyena_make_filters(t->m, t->device, number, length, &made));
+    TRY(dn_hyena_make_filters(t->m, t->device, number, taps, &made));
     danaus_status status =
-        danaus_download(t->device, k, made, (size_t)(channels * length) * sizeof *k);
+        danaus_download(t->device, k, made, (size_t)(channels * taps) * sizeof *k);
     danaus_free(t->device, made);
     for (int64_t i = 0; i < channels && status == DANAUS_OK; i++) {
         status = danaus_download(t->device, &skip, filter->skip + i, sizeof skip);
-        k[i * length] += skip;
+        k[i * taps] += skip;
     }
     return status;
 }
@@ -56,11 +56,11 @@ static danaus_status make_streams(hyena_text *t, int64_t number, float *k)
     const hyena *m = t->m;
     danaus_stream_desc desc = { .channels = stream_channels(m),
                                 .filters = m->filters,
-                                .filter_length = t->length };
+                                .filter_length = t->taps };
     TRY(take_filters(t, number, k));
     for (int64_t o = 0; o < m->order - 1; o++)
         TRY(danaus_stream_create(
-            t->device, &desc, k + o * m->filters * t->length,
+            t->device, &desc, k + o * m->filters * t->taps,
             &t->streams[number * (m->order - 1) + o]));
     return DANAUS_OK;
 }
@@ -68,7 +68,7 @@ static danaus_status make_streams(hyena_text *t, int64_t number, float *k)
 static danaus_status make_all_streams(hyena_text *t)
 {
     const hyena *m = t->m;
-    size_t numbers = (size_t)(m->shape.channels * t->length);
+    size_t numbers = (size_t)(m->shape.channels * t->taps);
     float *k = dn_calloc(numbers, sizeof *k);
     t->streams = dn_calloc((size_t)stream_count(m), sizeof(*t->streams));
     danaus_status status =
@@ -84,6 +84,7 @@ danaus_status dn_hyena_text_open(
 {
     int64_t channels = dn_hyena_planes(m) + 2 * stream_channels(m);
     *t = (hyena_text){ .m = m, .device = device, .length = length };
+    t->taps = dn_hyena_taps(m, length);
     t->most = CLAMP(STEP_NUMBERS / channels, 1, MIN(length, HYENA_ROWS));
     TRY(dn_need_memory(device, (int64_t)lay(t, 0), "a text"));
     TRY(danaus_alloc(device, lay(t, 0), &t->memory));

@@ -322,7 +322,7 @@ static danaus_status add_cost(
     danaus_conv_plan *plan;
     TRY(dn_m2_plan(m, device, n, &plan));
     double network = (double)dn_hyena_filter_operations(m->blocks->filter);
-    cost->mixing = dn_hyena_conv_operations(n) * (double)(m->width * filters);
+    cost->mixing = dn_hyena_conv_operations(n, n) * (double)(m->width * filters);
     cost->filters = network * (double)(n * filters) * (m->filter.reverse ? 2 : 1);
     cost->kept = dn_m2_keeps(m, plan, 0);
     if (!cost->kept)

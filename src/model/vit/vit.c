@@ -132,6 +132,7 @@ static danaus_status configure_hyena(danaus_model *model, const json_t *config)
                  .head = 1,
                  .order = 2,
                  .taps = 5,
+                 .longest = tokens_of(m),
                  .step = on_host ? HYENA_ROWS : GPU_CHUNK_TOKENS,
                  .shape = { .length = tokens_of(m), .features = 3, .order = 64 } };
     TRY(dn_hyena_config(blocks, config));
