@@ -214,6 +214,64 @@ def test_sequences_do_not_see_what_a_mask_leaves_out(name):
         assert not found[i][mask[i] == 0].any()
 
 
+# ---- partial filters ----
+
+FEW_TAPS = SMALL_DNA | {"max_seq_len": 100, "filter_taps": 60}
+
+
+@pytest.mark.parametrize(("kind", "more"), CAUSAL)
+def test_c_scores_what_partial_filters_of_pytorch_do(kind, more, tmp_path):
+    """Sequences of unequal length, up to five times as long as filters are known."""
+    model = lively(OF_CONFIG[kind][1](kind(**FEW_TAPS | more)), 6)
+    model.save_pretrained(tmp_path)
+    again = OF_CONFIG[kind][1].from_pretrained(tmp_path)
+    lengths = torch.tensor([1, 40, 60, 99, 101, 500])
+    mask = torch.arange(500) < lengths[:, None]
+    ids = torch.randint(0, 12, mask.shape)
+    with torch.no_grad():
+        likely = torch.log_softmax(again(ids, mask).logits[:, :-1].double(), 2)
+        assert torch.equal(again(ids, mask).logits, model(ids, mask).logits)
+    wanted = likely.gather(2, ids[:, 1:, None])[..., 0]
+    parts = [x[here].numpy().astype("i4") for x, here in zip(ids, mask)]
+    found = danaus.Model(str(tmp_path)).score_tokens(parts)
+    for row, scores in zip(wanted, found):
+        np.testing.assert_allclose(scores[1:], row[: len(scores) - 1], atol=1e-4)
+
+
+def test_partial_filters_are_cut_and_not_made_anew():
+    whole = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)), 6).double()
+    config = m.HyenaDNAConfig(**SMALL_DNA, filter_taps=33)
+    part = m.HyenaDNAForCausalLM(config).double().eval()
+    part.load_state_dict(whole.state_dict())
+    ids = torch.randint(7, 12, (2, 90))
+    found = part(ids).logits
+    for block in whole.backbone.layers:
+        block.mixer.filter_fn.register_forward_hook(
+            lambda _module, _arguments, k: k * (torch.arange(k.shape[1]) < 33)
+        )
+    torch.testing.assert_close(found, whole(ids).logits, atol=1e-10, rtol=0)
+
+
+def test_partial_filters_generate_without_end(tmp_path):
+    hub = pytest.importorskip("transformers")
+    model = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**FEW_TAPS)), 7)
+    model.save_pretrained(tmp_path)
+    again = hub.AutoModelForCausalLM.from_pretrained(tmp_path)
+    ids = torch.randint(7, 12, (1, 90))
+    made = again.generate(ids, max_new_tokens=60, do_sample=False)[0, 90:]
+    found = danaus.Model(str(tmp_path)).generate_tokens(ids[0].numpy(), 60)
+    np.testing.assert_array_equal(found, made)
+
+
+@pytest.mark.parametrize("taps", [0, -1, 1.5, True, "7", 101])
+def test_taps_that_filters_lack_are_refused(taps):
+    with pytest.raises(ValueError, match="filter_taps is"):
+        m.HyenaModel(m.HyenaConfig(**FEW_TAPS | {"filter_taps": taps}))
+
+
+# ---- losses ----
+
+
 def test_the_loss_is_the_mean_over_labels():
     model = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)), 4)
     ids = torch.randint(7, 12, (3, 30))
@@ -412,7 +470,8 @@ import sys
 sys.modules["transformers"] = None
 import torch
 from danaus.torch import models as m
-config = m.HyenaDNAConfig(d_model=16, d_inner=24, max_seq_len=40, filter_order=8)
+config = m.HyenaDNAConfig(
+    d_model=16, d_inner=24, max_seq_len=20, filter_order=8, filter_taps=15)
 model = m.HyenaDNAForCausalLM(config).eval()
 model.save_pretrained({str(tmp_path)!r})
 again = m.HyenaDNAForCausalLM.from_pretrained({str(tmp_path)!r})

@@ -32,6 +32,7 @@ VARIANTS = [
     ("vit", HEADS | {"monarch_blocks": 2, "hidden_act": "gelu_new"}),
     ("hyena", {}), ("hyena", {"hyena_order": 3, "short_filter_order": 3}),
     ("hyena", {"filter_modulate": False, "num_inner_mlps": 3, "emb_dim": 5}),
+    ("hyena", {"filter_taps": 3}),
     ("m2", {}), ("m2", {"residual_long_conv": True, "use_glu_mlp": True}),
     ("m2", {"bidirectional": False, "use_monarch_mlp": False, "hyena_w_mod": 0.5}),
     ("m2", {"image_size": 5}),

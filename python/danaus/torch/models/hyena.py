@@ -32,11 +32,14 @@ __all__ = [
 # fmt: on
 
 _EPSILON = 1e-5  # of all norms but the last
+_MOST_TOKENS = 1 << 24  # of a sequence, as in C
 
 
 class HyenaConfig(Config):
     """Sizes, named as in HyenaDNA's config.json. Without d_inner, blocks end with the
-    mixer, as in M2-GPT."""
+    mixer, as in M2-GPT. With filter_taps, long filters are cut to so many taps, and
+    sequences may be longer than max_seq_len: partial convolutions of Fu et al.,
+    FlashFFTConv (arXiv 2311.05908)."""
 
     model_type = "hyena"
     defaults = {
@@ -44,19 +47,18 @@ class HyenaConfig(Config):
         "max_seq_len": 2048, "emb_dim": 33, "filter_order": 64, "hyena_order": 2,
         "num_inner_mlps": 2, "short_filter_order": 3, "pad_vocab_size_multiple": 8,
         "layer_norm_epsilon": 1e-5, "activation_freq": 14.0, "filter_shift": 0.0,
-        "filter_modulate": True, "filter_w_mod": 1.0, "head_dim": 1,
-        "embed_dropout": 0.1, "initializer_range": 0.02, "use_cache": False,
-        "tie_word_embeddings": True,
+        "filter_modulate": True, "filter_w_mod": 1.0, "filter_taps": None,
+        "head_dim": 1, "embed_dropout": 0.1, "initializer_range": 0.02,
+        "use_cache": False, "tie_word_embeddings": True,
     }  # fmt: skip
 
     def __init__(self, **given: Any):
         super().__init__(**given)
 
-    def to_dict(self) -> dict[str, Any]:
-        found = super().to_dict()
-        if self.d_inner is None:
-            found.pop("d_inner", None)
-        return found
+    @property
+    def longest(self) -> int:
+        """The most tokens of a sequence."""
+        return self.max_seq_len if self.filter_taps is None else _MOST_TOKENS
 
     @property
     def rows(self) -> int:
@@ -79,6 +81,16 @@ class HyenaDNAConfig(HyenaConfig):
         super().__init__(**given)
 
 
+def _taps_of(c: Any) -> int:
+    """The taps of a model's long filters."""
+    if c.filter_taps is None:
+        return c.max_seq_len
+    need_sizes(c, "filter_taps")
+    if c.filter_taps > c.max_seq_len:
+        fail(f"filter_taps is {c.filter_taps}; at most {c.max_seq_len} are possible")
+    return c.filter_taps
+
+
 class HyenaMixer(nn.Module):
     """The Hyena operator with the names of the authors' checkpoints; c has the numbers
     of a `HyenaConfig`."""
@@ -89,7 +101,7 @@ class HyenaMixer(nn.Module):
         self.in_proj = nn.Linear(width, (self.order + 1) * width)
         self.out_proj = nn.Linear(width, width)
         self.short_filter = ShortFilter((self.order + 1) * width, c.short_filter_order)
-        self.filters = width // c.head_dim
+        self.filters, self.filter_taps = width // c.head_dim, _taps_of(c)
         self.filter_fn = HyenaFilter(
             (self.order - 1) * self.filters,
             c.max_seq_len,
@@ -107,7 +119,8 @@ class HyenaMixer(nn.Module):
     ) -> Tensor:
         rows = to_rows(self.in_proj, u)
         longest = u.shape[1] if longest is None else longest
-        k, skip = self.filter_fn(longest), self.filter_fn.bias
+        k = self.filter_fn(min(longest, self.filter_taps))
+        skip = self.filter_fn.bias
         taps = self.short_filter.taps(), self.short_filter.bias
         if self.head_dim > 1:
             y = mix_heads(
@@ -209,7 +222,7 @@ class HyenaPreTrained(Sequences):
 
     def packing(self, ids: Tensor, mask: Tensor | None, offsets: Any) -> Packing:
         c, table = self.config, self.get_input_embeddings().weight
-        return packing_of(ids, mask, offsets, c.max_seq_len, c.rows, table)
+        return packing_of(ids, mask, offsets, c.longest, c.rows, table)
 
     def run(self, ids: Tensor, packing: Packing) -> Tensor:
         """Rows of the last norm, packed if the sequences are."""

@@ -37,7 +37,7 @@ class HyenaViTConfig(Config):
     defaults = pictures.SIZES | {
         "hyena_order": 2, "short_filter_order": 5, "emb_dim": 3, "filter_order": 64,
         "num_inner_mlps": 2, "activation_freq": 1.0, "filter_shift": 0.0,
-        "filter_modulate": True, "filter_w_mod": 1.0,
+        "filter_modulate": True, "filter_w_mod": 1.0, "filter_taps": None,
     }  # fmt: skip
     head_dim = 1
 
