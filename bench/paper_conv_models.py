@@ -35,7 +35,7 @@ from gpu_conv import origin, relative_error
 from model_steps import Step, peak
 from torch import Tensor, nn
 from torch_layers import forward_of, in_turns
-from torch_models import halve, keep_filters, plain, shorten_filters
+from torch_models import halve, keep_filters, plain
 from torch_networks import Block, Norm, Shape, maker
 from torch_sashimi import Sashimi
 
@@ -229,8 +229,7 @@ def measure_language(o) -> None:
         del nets
 
 
-def step_memory(o, model: nn.Module, taps: int, ids: Tensor) -> float:
-    shorten_filters(model, taps)
+def step_memory(o, model: nn.Module, ids: Tensor) -> float:
     step = Step(o, model, {"input_ids": ids, "labels": ids}, "eager")
     for _ in range(2):
         step()
@@ -240,10 +239,10 @@ def step_memory(o, model: nn.Module, taps: int, ids: Tensor) -> float:
 def measure_taps(o) -> None:
     length = 64 if o.tiny else TAPS[0]
     ids = inputs(o, 64 if o.tiny else 50257, 1, length)
-    model = build(o, hyena, o.tiny, length).cpu()
     for taps in (64, 16) if o.tiny else TAPS:
+        model = build(o, hyena, o.tiny, length, filter_taps=taps).cpu()
         memory = {
-            name: step_memory(o, change(model), taps, ids)
+            name: step_memory(o, change(model), ids)
             for name, change in (("memory", copy.deepcopy), ("torch_memory", plain))
         }
         record = {"table": "taps", "model": "Hyena-s-8K", "filters": "computed"}

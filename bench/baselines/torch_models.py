@@ -29,9 +29,9 @@ def around(k: Tensor, k_reverse: Tensor | None, n: int) -> Tensor:
     return k if k_reverse is None else k + F.pad(k_reverse.flip(1), (n, 0))
 
 
-def by_filter(filter: HyenaFilter, u: Tensor) -> Tensor:
+def by_filter(filter: HyenaFilter, u: Tensor, taps: int | None = None) -> Tensor:
     n = u.shape[2]
-    made = filter(n)
+    made = filter(n if taps is None else min(n, taps))
     k, k_reverse = made if isinstance(made, tuple) else (made, None)
     return convolve(u, around(k, k_reverse, n), filter.bias)
 
@@ -67,7 +67,8 @@ class PlainHyenaMixer(nn.Module):
     def forward(self, x: Tensor, offsets: None, longest: int) -> Tensor:
         like = self.like
         x0, x1, v = few_taps(like.short_filter, like.in_proj(x).mT).chunk(3, 1)
-        return like.out_proj((x0 * by_filter(like.filter_fn, x1 * v)).mT)
+        y = x0 * by_filter(like.filter_fn, x1 * v, like.filter_taps)
+        return like.out_proj(y.mT)
 
 
 class PlainLongConv(nn.Module):
@@ -122,13 +123,6 @@ def keep_filters(model: nn.Module) -> None:
     """Each implicit filter is computed once for each length, without gradients."""
     for module in implicit_filters(model):
         module.forward = functools.cache(module.forward)
-
-
-def shorten_filters(model: nn.Module, taps: int) -> None:
-    """Implicit filters have so many taps at most, whatever the length of sequences."""
-    for module in implicit_filters(model):
-        make = module.forward
-        module.forward = lambda n, make=make: make(min(n, taps))
 
 
 def halve(model: nn.Module, dtype: torch.dtype) -> nn.Module:

@@ -24,7 +24,6 @@ import common
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_models import shorten_filters
 
 from danaus.torch import models
 
@@ -73,12 +72,11 @@ def sparse(k: Tensor, kept: float) -> Tensor:
     return torch.fft.irfft(spectrum, 2 * n)[..., :n].to(k)
 
 
-def train(o, config, steps: int, tokens: int, length: int, taps: int, genome: Tensor):
-    model = models.HyenaDNAForCausalLM(config).to(o.device)
-    with common.changed_filters(model, lambda k: k[..., :taps]):
-        common.Training(o, model, 6e-4).for_steps(
-            steps, lambda: step_loss(model, genome, tokens // length, length)
-        )
+def train(o, config, steps: int, tokens: int, genome: Tensor) -> nn.Module:
+    model, length = models.HyenaDNAForCausalLM(config).to(o.device), config.max_seq_len
+    common.Training(o, model, 6e-4).for_steps(
+        steps, lambda: step_loss(model, genome, tokens // length, length)
+    )
     return model
 
 
@@ -87,7 +85,7 @@ def main() -> None:
     length = 64 if o.small else 2048
     tokens, steps = (512, 2) if o.small else (65536, o.steps or 1000)
     size = {"d_model": 16, "d_inner": 32, "filter_order": 8} if o.small else {"n_layer": 4}
-    config = models.HyenaDNAConfig(**size, max_seq_len=length, embed_dropout=0.0)
+    size |= {"max_seq_len": length, "embed_dropout": 0.0}
     folder = pathlib.Path(o.data) / "genomes"
     seen = torch.cat([bases(path) for path in sorted(folder.glob("ecoli_*.fa"))]).to(o.device)
     held = bases(folder / "cholerae_o395.fa").to(o.device)
@@ -96,7 +94,8 @@ def main() -> None:
     for seed in o.seeds:
         numbers = {"steps": steps}
         torch.manual_seed(seed)
-        model = train(o, config, steps, tokens, length, length, seen)
+        config = models.HyenaDNAConfig(**size, filter_taps=length)
+        model = train(o, config, steps, tokens, seen)
         numbers["parameters"] = common.parameters(model)
 
         def look(what: str, part: float, model=model, change=None, length=length) -> None:
@@ -111,19 +110,11 @@ def main() -> None:
             look("sparse", kept, change=lambda k, kept=kept: sparse(k, kept))
         for share in (16, 256):
             torch.manual_seed(seed)
-            taps = max(1, length // share)
-            other = train(o, config, steps, tokens, length, taps, seen)
-            look("trained", 1 / share, other, lambda k, taps=taps: k[..., :taps])
-        longer(model, length)
+            config = models.HyenaDNAConfig(**size, filter_taps=max(1, length // share))
+            look("trained", 1 / share, train(o, config, steps, tokens, seen))
         look("longer", 4.0, length=4 * length)
     common.summary(o, "what part", "perplexity")
     common.draw(o, plot, "DNA of a species held out")
-
-
-def longer(model: nn.Module, length: int) -> None:
-    """The model takes sequences four times as long; its filters have `length` taps."""
-    model.config.max_seq_len = 4 * length
-    shorten_filters(model, length)
 
 
 def plot(axes, rows) -> None:
