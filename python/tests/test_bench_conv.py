@@ -1,5 +1,5 @@
-"""bench/gpu_conv.py, packed_conv.py, hyena_layer.py and reduced_conv.py at small sizes:
-all records are there, results are right."""
+"""bench/gpu_conv.py, few_rows.py, packed_conv.py, hyena_layer.py and reduced_conv.py at
+small sizes: all records are there, results are right."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -47,6 +47,16 @@ def test_the_benchmark_of_convolutions_runs(device: str, tmp_path, monkeypatch):
             assert min(float(r["model_seconds"]), float(r["memory"])) > 0
         assert min(float(r["seconds"]), float(r["floor"]), float(r["ratio"])) > 0
         assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
+
+
+def test_the_benchmark_of_few_rows_runs(device: str, tmp_path):
+    records = bench_records("few_rows.py", tmp_path, "--device", device)
+    asked = [(r["length"], r["batch"], r["kind"]) for r in records]
+    kinds = ("causal", "circular")
+    assert asked == list(itertools.product(("60", "256"), ("1", "2"), kinds))
+    for r in records:
+        assert min(float(r[f"{c}_ratio"]) for c in ("ready", "fresh", "step")) > 0
+        assert 0 < float(r["error"]) < 3 * UNITS["bf16"]
 
 
 def test_the_benchmark_of_any_length_runs(device: str, tmp_path):

@@ -134,8 +134,8 @@ Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &
     return y;
 }
 
-/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets, accuracy) */
-void long_conv(StableValue *stack, uint64_t, uint64_t)
+/* y, and in `spectrum` that of the filters if it is to be kept, else nothing. */
+Tensor run_long_conv(StableValue *stack, Tensor &spectrum)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
@@ -146,7 +146,26 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
     Tensor owned;
     Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     o.transform(scope, s);
-    push(stack, convolve(scope, p, o, s));
+    Tensor y = convolve(scope, p, o, s);
+    spectrum = std::move(owned);
+    if (!spectrum || !o.keeps(p.bytes))
+        spectrum = make_memory(0, o.t[U].place());
+    return y;
+}
+
+/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets, accuracy) */
+void long_conv(StableValue *stack, uint64_t, uint64_t)
+{
+    Tensor spectrum;
+    push(stack, run_long_conv(stack, spectrum));
+}
+
+/* The same, and the spectrum that the backward pass takes. */
+void long_conv_and_spectrum(StableValue *stack, uint64_t, uint64_t)
+{
+    Tensor spectrum, y = run_long_conv(stack, spectrum);
+    push(stack, std::move(y));
+    push(&stack[1], std::move(spectrum));
 }
 
 /* Gradients of the operands that have a place. */
@@ -157,9 +176,13 @@ void differentiate(
                                 to[K], to[K_REVERSE], to[SKIP],
                                 {} };
     Plan &p = plan_of(scope, o.desc);
+    o.check_kept(p.bytes);
     Tensor owned;
-    Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
-    if (g.du || g.dgate_in || g.dgate_out) /* those of filters need no spectrum */
+    const Tensor &memory =
+        o.kept ? o.kept : memory_of_call(scope, p, o.t[U].place(), owned);
+    Spectrum s = spectrum_in(scope, p, memory);
+    bool needs_spectrum = g.du || g.dgate_in || g.dgate_out;
+    if (needs_spectrum && !o.kept)
         o.transform(scope, s);
     if (o.packed)
         check(danaus_conv_gradient_packed(
@@ -171,7 +194,7 @@ void differentiate(
             o.at(GATE_OUT), dy.data(), &g));
 }
 
-/* long_conv_backward(dy, ..., wanted, offsets, accuracy) */
+/* long_conv_backward(dy, ..., wanted, offsets, accuracy, kept) */
 void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
 {
     backward(stack, take_operands);
@@ -297,8 +320,8 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
     "Tensor? gate_out, str kind, int[] sparse"
 #define LONG "long_conv(" LONG_OPERANDS ", " LAST ") -> Tensor"
 #define LONG_BACKWARD                                                                  \
-    "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted, " LAST ") -> ("      \
-    "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted, " LAST ", " KEPT     \
+    ") -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 #define SHORT                                                                          \
     "short_conv(Tensor u, Tensor k, Tensor? bias, bool channels_last, bool centred) "  \
     "-> Tensor"
@@ -309,7 +332,8 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 /* Those with a _ have no gradients. */
 const Operator conv_operators[] = {
     { LONG, "long_conv", long_conv },
-    { "_" LONG, "_long_conv", long_conv },
+    { "_long_conv(" LONG_OPERANDS ", " LAST ") -> (Tensor, Tensor)", "_long_conv",
+      long_conv_and_spectrum },
     { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
     { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "

@@ -106,6 +106,7 @@ template <class Desc> void plan_for_longest(Desc &desc, int64_t longest)
 /* Tensors of a call, u first, and what describes it. */
 template <int count, class Desc> struct ConvOperands {
     Tensor t[count];
+    Tensor kept; /* the spectra of the forward pass, for the backward pass; or none */
     Sequences packed;
     std::string accuracy;
     Desc desc = {};
@@ -134,6 +135,22 @@ template <int count, class Desc> struct ConvOperands {
         desc.batch = few ? batch() : 0;
     }
 
+    /* True if so many bytes of spectra wait for the backward pass: on a GPU, where making them
+       again takes as long as a product, and where they take little more memory than u and y. */
+    bool keeps(size_t bytes) const
+    {
+        size_t numbers = static_cast<size_t>(t[0].numel());
+        return t[0].place().cuda &&
+               bytes <= 9 * numbers * danaus_dtype_size(desc.dtype) / 4;
+    }
+
+    /* The kept spectra, if they are there, are those of the plan. */
+    void check_kept(size_t bytes) const
+    {
+        if (kept && static_cast<size_t>(kept.numel()) != bytes)
+            fail("these spectra are not those of the forward pass");
+    }
+
     int64_t batch() const { return t[0].sizes()[0]; }
     int64_t columns() const { return t[0].sizes()[2]; }
     void *at(int i) const { return data(t[i]); }
@@ -151,7 +168,7 @@ template <int count, class Desc> struct ConvOperands {
     }
 };
 
-/* The operator (dy, operands, wanted, offsets, accuracy): gradients of the operands i whose
+/* The operator (dy, operands, wanted, offsets, accuracy, kept): gradients of the operands i whose
    bit of `wanted` is set, by differentiate(), and nothing in place of the others. A null
    batch has zeros. */
 template <class O> void backward(StableValue *stack, O (*take_operands)(Arguments &))
@@ -161,6 +178,7 @@ template <class O> void backward(StableValue *stack, O (*take_operands)(Argument
     O o = take_operands(arguments);
     int64_t wanted = arguments.integer();
     o.take_last(arguments);
+    o.kept = arguments.optional_tensor();
     Scope scope(arguments.place());
     o.describe_with_filters();
     expect(dy, "dy", o.desc.dtype, o.result_shape());
@@ -234,6 +252,7 @@ class Spectrum
 /* What the schemas of operators end with. */
 #define ACCURACY "str accuracy=\"by_type\""
 #define LAST     "Tensor? offsets=None, " ACCURACY
+#define KEPT     "Tensor? kept=None"
 
 } // namespace danaus_torch
 

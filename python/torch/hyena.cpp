@@ -167,8 +167,8 @@ Tensor run(Scope &scope, const Plan &p, const Operands &o, const Spectra &s)
     return y;
 }
 
-/* hyena(u, taps, bias, k, skip, offsets, accuracy) */
-void hyena(StableValue *stack, uint64_t, uint64_t)
+/* y, and in `spectra` those of the filters if they are to be kept, else nothing. */
+Tensor run_hyena(StableValue *stack, Tensor &spectra)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
@@ -179,7 +179,26 @@ void hyena(StableValue *stack, uint64_t, uint64_t)
     Tensor memory = memory_of_spectra(p, o);
     Spectra s(scope, p, o, memory);
     s.transform(scope, o);
-    push(stack, run(scope, p, o, s));
+    Tensor y = run(scope, p, o, s);
+    spectra = std::move(memory);
+    if (!o.keeps(static_cast<size_t>(spectra.numel())))
+        spectra = make_memory(0, o.t[U].place());
+    return y;
+}
+
+/* hyena(u, taps, bias, k, skip, offsets, accuracy) */
+void hyena(StableValue *stack, uint64_t, uint64_t)
+{
+    Tensor spectra;
+    push(stack, run_hyena(stack, spectra));
+}
+
+/* The same, and the spectra that the backward pass takes. */
+void hyena_and_spectra(StableValue *stack, uint64_t, uint64_t)
+{
+    Tensor spectra, y = run_hyena(stack, spectra);
+    push(stack, std::move(y));
+    push(&stack[1], std::move(spectra));
 }
 
 /* Gradients of the operands that have a place. */
@@ -191,9 +210,13 @@ void differentiate(
     size_t bytes = 0;
     find_workspace(p, o, nullptr, &bytes);
     Tensor workspace = make_memory(bytes, o.t[U].place());
-    Tensor memory = memory_of_spectra(p, o);
-    Spectra s(scope, p, o, memory);
-    s.transform(scope, o);
+    o.check_kept(p.bytes * static_cast<size_t>(o.convolutions()));
+    Tensor made;
+    if (!o.kept)
+        made = memory_of_spectra(p, o);
+    Spectra s(scope, p, o, o.kept ? o.kept : made);
+    if (!o.kept)
+        s.transform(scope, o);
     danaus_hyena_operands operands = operands_of(o, s);
     if (o.packed)
         check(danaus_hyena_gradient_packed(
@@ -205,7 +228,7 @@ void differentiate(
             &g));
 }
 
-/* hyena_backward(dy, ..., wanted, offsets, accuracy) */
+/* hyena_backward(dy, ..., wanted, offsets, accuracy, kept) */
 void hyena_backward(StableValue *stack, uint64_t, uint64_t)
 {
     backward(stack, take_operands);
@@ -259,13 +282,14 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
 #define HYENA_OPERANDS "Tensor u, Tensor taps, Tensor? bias, Tensor k, Tensor? skip"
 #define HYENA          "hyena(" HYENA_OPERANDS ", " LAST ") -> Tensor"
 #define HYENA_BACKWARD                                                                 \
-    "hyena_backward(Tensor dy, " HYENA_OPERANDS ", int wanted, " LAST ") -> ("         \
-    "Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "hyena_backward(Tensor dy, " HYENA_OPERANDS ", int wanted, " LAST ", " KEPT        \
+    ") -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 
 /* Those with a _ have no gradients. */
 const Operator hyena_operators[] = {
     { HYENA, "hyena", hyena },
-    { "_" HYENA, "_hyena", hyena },
+    { "_hyena(" HYENA_OPERANDS ", " LAST ") -> (Tensor, Tensor)", "_hyena",
+      hyena_and_spectra },
     { HYENA_BACKWARD, "hyena_backward", hyena_backward },
     { "_" HYENA_BACKWARD, "_hyena_backward", hyena_backward },
     { "hyena_pack(" HYENA_OPERANDS ", int longest=0, " ACCURACY ") -> Tensor",

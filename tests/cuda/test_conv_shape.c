@@ -76,7 +76,7 @@ static void check_length(int64_t n)
     for (int i = 0; i < 2 * GPUS; i++) {
         gpu_facts f = facts_of(i / 2);
         gpu_conv_shape s;
-        int made = dn_gpu_conv_shape(&f, i % 2 ? DANAUS_F64 : DANAUS_F32, n, &s);
+        int made = dn_gpu_conv_shape(&f, i % 2 ? DANAUS_F64 : DANAUS_F32, n, 0, &s);
         if (made && !has_small_factors(n))
             fail_msg("%lld has no such radices", (long long)n);
         if (!made)
@@ -106,12 +106,12 @@ static void lengths_that_matter_have_a_shape(void **state)
         danaus_dtype sums = i % 2 ? DANAUS_F64 : DANAUS_F32;
         int64_t side = 16;
         gpu_conv_shape s;
-        while (dn_gpu_conv_shape(&f, sums, 2 * side, &s) && s.levels == 1)
+        while (dn_gpu_conv_shape(&f, sums, 2 * side, 0, &s) && s.levels == 1)
             side *= 2;
         for (int64_t n = 16; n <= side * side; n *= 2)
             for (int t = 0; t < 5; t++)
                 if ((t == 0 || n <= side * side / 8) &&
-                    !dn_gpu_conv_shape(&f, sums, n * times[t], &s))
+                    !dn_gpu_conv_shape(&f, sums, n * times[t], 0, &s))
                     fail_msg(
                         "sm_%d: no shape of %lld", f.arch, (long long)n * times[t]);
     }
@@ -125,7 +125,7 @@ static void constants_lie_on_the_circle(void **state)
     for (int i = 0; i < 7; i++) {
         gpu_facts f = facts_of(1);
         gpu_conv_shape s;
-        assert_true(dn_gpu_conv_shape(&f, DANAUS_F64, lengths[i], &s));
+        assert_true(dn_gpu_conv_shape(&f, DANAUS_F64, lengths[i], 0, &s));
         double *z = calloc((size_t)s.constants, 2 * sizeof *z);
         assert_non_null(z);
         dn_gpu_conv_constants(&s, z);
@@ -158,7 +158,7 @@ static void every_window_of_tensor_cores_has_filters(void **state)
         conv_work work;
         gpu_conv_shape s;
         int can = dn_gpu_conv_work(&dev.base, &f, 0, &work);
-        assert_true(!can || dn_gpu_conv_shape(&dev.facts, DANAUS_F32, n, &s));
+        assert_true(!can || dn_gpu_conv_shape(&dev.facts, DANAUS_F32, n, 0, &s));
         possible += can;
     }
     assert_int_equal(possible, 36); /* 7 is the largest prime of so many up to 64 */

@@ -73,7 +73,7 @@ static int stack_allowed(const char *file, const char *defines)
 {
     if (!strcmp(file, "conv_sums.cu"))
         return 16;
-    if (!strcmp(file, "conv_transform.cu"))
+    if (!strcmp(file, "conv_transform.cu") || !strncmp(file, "conv_filter", 11))
         return transforms_allowed(defines);
     if (!strcmp(file, "conv_mma.cu"))
         return windows_allowed(defines);
@@ -564,7 +564,7 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
     gpu_facts facts = { .arch = arch, .shared = shared };
     gpu_conv_shape s;
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
-    assert_true(dn_gpu_conv_shape(&facts, sums, n, &s));
+    assert_true(dn_gpu_conv_shape(&facts, sums, n, 0, &s));
     /* By vector units, then by tensor cores, in pairs, and with what else there is of them; at
        last pairs by vector units. */
     for (int form = 0; form < 10; form++) {
@@ -578,6 +578,8 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
             continue;
         if (is_scaled && (sums == DANAUS_F64 || s.passes == 1))
             continue;
+        assert_true(
+            dn_gpu_conv_shape(&facts, sums, n, fast->root ? fast->rows : 0, &s));
         s.scaled = s.pair = is_scaled;
         if (form == 5 && n & (n - 1))
             continue;
@@ -593,6 +595,8 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
         if (form == 8)
             f = (conv_frame){ .groups = 1, .packed = 1 };
         dn_gpu_conv_mma_fit(&f, fast);
+        s.sparse = f.sparse;
+        s.box = f.box;
         int all = dn_gpu_conv_uses(&s, fast, dtype, half, uses);
         for (int i = 0; i < all; i++)
             ask("a convolution", uses[i].text, uses[i].defines, dtype, arch);

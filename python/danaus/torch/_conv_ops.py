@@ -75,7 +75,8 @@ class Operator(NamedTuple):
 
     Its inputs are tensors, options and, if it knows packed sequences, offsets and an
     accuracy. Those of danaus::NAME_backward are dy, the tensors that derivatives depend
-    on, options, a bit for each gradient that is wanted, offsets and the accuracy.
+    on, options, a bit for each gradient that is wanted, offsets, the accuracy and, if
+    the operator has spectra, those that danaus::_NAME returned beside y, or None.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Operator(NamedTuple):
     options: int  # how many
     result: Callable[..., Tensor]  # empty, of the tensors
     by_torch: Callable[..., Tensor]  # of the tensors, options and offsets
+    has_spectra: bool = False
 
     def all_of(self, needed) -> list[Tensor]:
         """All tensors. A bias, on which no derivative depends, is zeros: one for each
@@ -94,6 +96,9 @@ class Operator(NamedTuple):
     def fake(self, *inputs) -> Tensor:
         check_one_device(*inputs[: self.tensors])
         return self.result(*inputs[: self.tensors])
+
+    def fake_and_spectra(self, *inputs) -> tuple[Tensor, Tensor]:
+        return self.fake(*inputs), _spectrum(inputs[0])
 
     def fake_backward(self, dy, *inputs) -> tuple[Tensor, ...]:
         needed, wanted = inputs[: self.needed], inputs[self.needed + self.options]
@@ -107,7 +112,7 @@ class Operator(NamedTuple):
         """The operator for autograd without a compiler: it costs less than the
         operator's way, and torch.func knows it."""
         plain, end = getattr(ops, f"_{self.name}"), self.tensors + self.options
-        run_backward = _runner(f"{self.name}_backward", self.second_derivative())
+        run_backward = _runner(f"{self.name}_backward", self.second_derivative(), False)
 
         class Forward(torch.autograd.Function):
             generate_vmap_rule = True
@@ -120,15 +125,17 @@ class Operator(NamedTuple):
             def setup_context(ctx, inputs, output):
                 offsets, ctx.accuracy = inputs[end : end + 1], inputs[end + 1 :]
                 ctx.options = inputs[self.tensors : end]
-                ctx.save_for_backward(*inputs[: self.needed], *offsets)
+                kept = _kept(ctx, output) if self.has_spectra else ()
+                ctx.save_for_backward(*inputs[: self.needed], *offsets, *kept)
 
             @staticmethod
-            def backward(ctx, dy):
+            def backward(ctx, dy, *_):
                 needs, saved = ctx.needs_input_grad, ctx.saved_tensors
                 wanted = sum(1 << i for i in range(self.tensors) if needs[i])
                 needed, offsets = saved[: self.needed], saved[self.needed :]
-                inputs = dy.contiguous(), *needed, *ctx.options, wanted, *offsets
-                gradients = run_backward(*inputs, *ctx.accuracy)
+                kept = offsets[1:]
+                inputs = dy.contiguous(), *needed, *ctx.options, wanted, *offsets[:1]
+                gradients = run_backward(*inputs, *ctx.accuracy, *kept)
                 rest = [None] * (len(needs) - self.tensors)
                 return *(g if n else None for g, n in zip(gradients, needs)), *rest
 
@@ -213,7 +220,15 @@ def _differentiate_transformed(function, dy, inputs, outer: tuple, wanted: int) 
     return [to_dy, *gradients]
 
 
-def _runner(name: str, function: type[torch.autograd.Function]):
+def _kept(ctx, output) -> tuple[Tensor | None]:
+    """The spectra beside y, if there are any."""
+    if isinstance(output, Tensor):
+        return (None,)
+    ctx.mark_non_differentiable(output[1])
+    return (output[1] if output[1].numel() else None,)
+
+
+def _runner(name: str, function: type[torch.autograd.Function], has_spectra: bool):
     """Registers the derivatives of danaus::NAME; runs it in the way that suits who
     asks."""
     public, plain = getattr(ops, name), getattr(ops, f"_{name}")
@@ -224,25 +239,31 @@ def _runner(name: str, function: type[torch.autograd.Function]):
     def run(*inputs):
         if is_traced():
             return public(*inputs)
-        if torch.is_grad_enabled() or in_transform():
-            return function.apply(*inputs)
-        return plain(*inputs)
+        with_gradients = torch.is_grad_enabled() or in_transform()
+        found = function.apply(*inputs) if with_gradients else plain(*inputs)
+        return found[0] if has_spectra else found
 
     return run
 
 
 def _registered(operator: Operator):
     """A function that runs the operator."""
-    for prefix in ("", "_"):
+    has_spectra = operator.has_spectra
+    plain = operator.fake_and_spectra if has_spectra else operator.fake
+    for prefix, fake in (("", operator.fake), ("_", plain)):
         name = f"danaus::{prefix}{operator.name}"
-        torch.library.register_fake(name)(operator.fake)
+        torch.library.register_fake(name)(fake)
         torch.library.register_fake(f"{name}_backward")(operator.fake_backward)
-    return _runner(operator.name, operator.derivative())
+    return _runner(operator.name, operator.derivative(), has_spectra)
 
 
-run_long_conv = _registered(Operator("long_conv", 6, 6, 2, _like, _fft_long_conv))
+run_long_conv = _registered(
+    Operator("long_conv", 6, 6, 2, _like, _fft_long_conv, has_spectra=True)
+)
 run_short_conv = _registered(Operator("short_conv", 3, 2, 2, _like, _conv1d_short_conv))
-run_hyena = _registered(Operator("hyena", 5, 5, 0, _hyena_like, fft_hyena))
+run_hyena = _registered(
+    Operator("hyena", 5, 5, 0, _hyena_like, fft_hyena, has_spectra=True)
+)
 
 
 # ---- devices ----

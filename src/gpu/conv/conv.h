@@ -31,15 +31,18 @@ typedef struct gpu_conv_shape {
     int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
     int scaled; /* brought to the same size (texts/conv_scales.cuh) */
     int groups; /* of arrays that are grouped */
+    int sparse; /* of a spectrum, whose box is: */
+    conv_box box;
+    int rows; /* of conv_mma.cu, whose spectra filters have (texts/conv_lanes.cuh); 0: their own */
     int64_t n, constants;
     int passes, levels;
     gpu_conv_pass pass[GPU_CONV_MOST_PASSES];
     gpu_conv_level level[GPU_CONV_MOST_LEVELS];
 } gpu_conv_shape;
 
-/* 0: a window of n points cannot be transformed so. */
+/* rows: as in the shape. 0: a window of n points cannot be transformed so. */
 int dn_gpu_conv_shape(
-    const gpu_facts *f, danaus_dtype sums, int64_t n, gpu_conv_shape *shape);
+    const gpu_facts *f, danaus_dtype sums, int64_t n, int rows, gpu_conv_shape *shape);
 
 /* The same of a frame. */
 int dn_gpu_conv_shape_of(
@@ -63,7 +66,9 @@ int64_t dn_gpu_conv_norms_bytes(const gpu_conv_shape *s);
 typedef enum gpu_conv_place {
     GPU_CONV_ROWS,
     GPU_CONV_POINTS,
-    GPU_CONV_SPECTRUM
+    GPU_CONV_SPECTRUM,
+    GPU_CONV_TAPS,
+    GPU_CONV_LANES /* the spectrum in the order of conv_mma.cu */
 } gpu_conv_place;
 
 typedef struct gpu_conv_use {
@@ -86,6 +91,9 @@ static inline int dn_gpu_conv_circle(const conv_frame *f)
 {
     return f->fold && !f->sparse;
 }
+
+/* Defines KEPT(X) of texts/conv_frequency.cuh. */
+void dn_gpu_conv_define_kept(const conv_box *box, text *to);
 
 /* The launch of so many tiles. */
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *shape, int level, int64_t tiles);

@@ -119,8 +119,13 @@ static void find_sums(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
     gpu_conv_mma *sums = &m[GPU_CONV_SUMS];
     *sums = m[GPU_CONV_PRODUCT];
     sums->sums = 1;
-    if (!find_blocks(f, sums))
+    sums->ahead = 0;
+    if (find_blocks(f, sums)) {
+        m[GPU_CONV_SUMS_PEAKS] = m[GPU_CONV_PEAKS];
+        m[GPU_CONV_SUMS_SPLIT] = m[GPU_CONV_SPLIT];
+    } else {
         sums->root = 0;
+    }
 }
 
 int dn_gpu_conv_mma_matrix(
@@ -154,6 +159,7 @@ int dn_gpu_conv_mma_matrix(
         return 0;
     find_ahead(f, columns);
     m[GPU_CONV_JOIN] = *columns;
+    find_sums(f, m);
     return 1;
 }
 
@@ -260,7 +266,8 @@ void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PA
 {
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++) {
         m[i].groups = (int)frame->groups;
-        m[i].short_taps = frame->short_taps <= GPU_CONV_MOST_SHORT_TAPS && !m[i].sums
+        int takes_short = i < GPU_CONV_SUMS_PEAKS;
+        m[i].short_taps = frame->short_taps <= GPU_CONV_MOST_SHORT_TAPS && takes_short
                               ? (int)frame->short_taps
                               : 0;
         m[i].odd = !m[i].pair && is_odd(frame);
@@ -303,10 +310,7 @@ static void define_kept(const gpu_conv_mma *m, text *to)
 {
     dn_text(
         to, "#define ROW_BITS %d\n#define KEPT_ROWS %d\n", bits_of(m->rows), m->kept);
-    dn_text(to, "#define KEPT(X)");
-    for (int i = 0; i < CONV_AXES; i++)
-        dn_text(to, " X(%d, %d)", m->box.shift[i], (int)m->box.keep[i]);
-    dn_text(to, "\n");
+    dn_gpu_conv_define_kept(&m->box, to);
 }
 
 /* is_inside: no numbers of rows are met. */
@@ -344,10 +348,11 @@ void dn_gpu_conv_mma_use(
 {
     const gpu_conv_mma own = with_short(shape, short_taps), *m = &own;
     text to = { use->defines, sizeof use->defines, 0 };
-    int from_points =
-        m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN);
-    int to_points = m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT);
-    int forward = part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT;
+    int forward = part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT ||
+                  part == GPU_CONV_SUMS_SPLIT;
+    int from_points = m->rows > 1 && (part == GPU_CONV_PRODUCT ||
+                                      part == GPU_CONV_JOIN || part == GPU_CONV_SUMS);
+    int to_points = m->rows > 1 && (forward || part == GPU_CONV_SUMS);
     int inverse = part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN;
     use->text = m->sums ? "conv_mma_sums.cu" : "conv_mma.cu";
     use->entry = "conv";
@@ -366,22 +371,14 @@ void dn_gpu_conv_mma_use(
         m->root, m->half && !m->pair && !(from_points && to_points), m->pair, m->warps,
         m->members, resident(m, short_taps), m->near, m->ahead);
     dn_text(&to, "#define ROWS %d\n#define COLUMNS %d\n", m->rows, m->columns);
+    dn_text(&to, "#define LOAD %d\n", from_points);
     if (!m->sums)
         dn_text(
-            &to,
-            "#define LOAD %d\n#define STORE %d\n#define FORWARD %d\n"
-            "#define INVERSE %d\n",
-            from_points, to_points, forward, inverse);
+            &to, "#define STORE %d\n#define FORWARD %d\n#define INVERSE %d\n",
+            to_points, forward, inverse);
     if (m->groups > 1 && !(from_points && to_points))
         dn_text(&to, "#define GROUPS %d\n", m->groups);
     define_rest(m, short_taps, from_points && to_points, &to);
-}
-
-void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
-{
-    size_t length = strlen(use->defines);
-    text to = { use->defines + length, sizeof use->defines - length, 0 };
-    dn_text(&to, "#define ROWS %d\n", m->rows);
 }
 
 int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m)

@@ -37,7 +37,9 @@ typedef enum gpu_conv_mma_part {
     GPU_CONV_PEAKS,
     GPU_CONV_SPLIT, /* its columns */
     GPU_CONV_JOIN,
-    GPU_CONV_SUMS, /* of spectra, for gradients: of windows that are one row */
+    GPU_CONV_SUMS_PEAKS, /* of x and dy for sums of a matrix */
+    GPU_CONV_SUMS_SPLIT,
+    GPU_CONV_SUMS, /* of spectra, for gradients, over windows or rows of a matrix */
     GPU_CONV_MMA_PARTS
 } gpu_conv_mma_part;
 
@@ -115,8 +117,6 @@ static inline int64_t dn_gpu_conv_mma_points(const gpu_conv_mma *m)
 void dn_gpu_conv_mma_use(
     const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int short_taps,
     gpu_use *use);
-/* What texts/conv_spectrum.cu has to know. */
-void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use);
 
 /* How many members are at work at a time. */
 int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m);

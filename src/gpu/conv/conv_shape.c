@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/conv/conv.h"
 
+#include "gpu/conv/conv_mma.h"
 #include "math/dft.h"
 
 #include <string.h>
@@ -113,13 +114,20 @@ static int64_t columns_of(const gpu_facts *f, const gpu_conv_shape *s, int64_t r
     return columns;
 }
 
+/* True if a row of the matrix is a row of conv_mma.cu, or whole blocks p0 of one. */
+static int are_whole_blocks(const gpu_conv_shape *s, int64_t rows)
+{
+    int64_t root = s->rows ? s->n / s->rows / 256 : 0;
+    return !s->rows || (rows % s->rows == 0 && root % (rows / s->rows) == 0);
+}
+
 /* Judges a matrix of so many rows: by how much memory its columns touch beyond what they need,
    and by how much its tiles differ. 0: there is no such matrix. */
 static double judge(const gpu_facts *f, const gpu_conv_shape *s, int64_t rows)
 {
     int radices[GPU_CONV_MOST_PASSES];
-    if (rows < 2 || s->n % rows || !fits(f, s, s->n / rows) || !cut(rows, radices) ||
-        !cut(s->n / rows, radices))
+    if (rows < 2 || s->n % rows || !are_whole_blocks(s, rows) ||
+        !fits(f, s, s->n / rows) || !cut(rows, radices) || !cut(s->n / rows, radices))
         return 0;
     int64_t columns = columns_of(f, s, rows);
     if (!columns)
@@ -131,11 +139,11 @@ static double judge(const gpu_facts *f, const gpu_conv_shape *s, int64_t rows)
 
 static int64_t find_rows(const gpu_facts *f, const gpu_conv_shape *s)
 {
-    int64_t odd = s->n, best = 0;
+    int64_t odd = s->n / MAX(1, s->rows), best = 0;
     double least = 0;
     int twos = take_out(&odd, 2);
     for (int i = 0; i <= 2 * twos + 1; i++) {
-        int64_t rows = ((int64_t)1 << i / 2) * (i % 2 ? odd : 1);
+        int64_t rows = ((int64_t)1 << i / 2) * (i % 2 ? odd : 1) * MAX(1, s->rows);
         double found = judge(f, s, rows);
         if (found > 0 && (!best || found < least)) {
             best = rows;
@@ -146,24 +154,24 @@ static int64_t find_rows(const gpu_facts *f, const gpu_conv_shape *s)
 }
 
 int dn_gpu_conv_shape(
-    const gpu_facts *f, danaus_dtype sums, int64_t n, gpu_conv_shape *shape)
+    const gpu_facts *f, danaus_dtype sums, int64_t n, int rows, gpu_conv_shape *shape)
 {
     int radices[GPU_CONV_MOST_PASSES], count = cut(n, radices);
-    *shape = (gpu_conv_shape){ .sums = sums, .n = n };
+    *shape = (gpu_conv_shape){ .sums = sums, .n = n, .rows = rows };
     if (!count)
         return 0;
     if (fits(f, shape, n)) {
         add_level(f, shape, radices, count, n, n);
         return 1;
     }
-    int64_t rows = find_rows(f, shape);
-    if (!rows)
+    int64_t tiles = find_rows(f, shape);
+    if (!tiles)
         return 0;
-    int64_t columns = columns_of(f, shape, rows);
-    count = cut(rows, radices);
-    add_level(f, shape, radices, count, rows * columns, columns);
-    count = cut(n / rows, radices);
-    add_level(f, shape, radices, count, n / rows, n / rows);
+    int64_t columns = columns_of(f, shape, tiles);
+    count = cut(tiles, radices);
+    add_level(f, shape, radices, count, tiles * columns, columns);
+    count = cut(n / tiles, radices);
+    add_level(f, shape, radices, count, n / tiles, n / tiles);
     return 1;
 }
 
@@ -171,7 +179,12 @@ int dn_gpu_conv_shape_of(
     const gpu_facts *f, const conv_frame *frame, gpu_conv_shape *shape)
 {
     danaus_dtype sums = dn_sum_type(frame->cut.kernel->dtype);
-    int made = dn_gpu_conv_shape(f, sums, frame->cut.n, shape);
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS] = { { 0 } };
+    if (frame->cut.kernel->fast)
+        dn_gpu_conv_mma_of(f, frame, m);
+    int made = dn_gpu_conv_shape(f, sums, frame->cut.n, m->root ? m->rows : 0, shape);
+    shape->sparse = frame->sparse;
+    shape->box = frame->box;
     shape->circle = dn_gpu_conv_circle(frame);
     int scaled = sums == DANAUS_F32 && shape->passes > 1 && !frame->cut.kernel->fast;
     shape->scaled = shape->circle && scaled;
@@ -247,14 +260,30 @@ static void define_passes(const gpu_conv_shape *s, const gpu_conv_level *l, text
     }
 }
 
-/* The radices of all passes from the last one on, for digits of frequencies. */
-static void define_digits(const gpu_conv_shape *s, text *to)
+void dn_gpu_conv_define_kept(const conv_box *box, text *to)
+{
+    dn_text(to, "#define KEPT(X)");
+    for (int i = 0; i < CONV_AXES; i++)
+        dn_text(to, " X(%d, %d)", box->shift[i], (int)box->keep[i]);
+    dn_text(to, "\n");
+}
+
+/* What texts/conv_frequency.cuh and conv_lane_numbers.cuh know: the radices of all passes from
+   the last one on, and those of a tile from the first one on. */
+static void define_digits(const gpu_conv_shape *s, const gpu_conv_level *l, text *to)
 {
     dn_text(to, "#define LAST_RADIX %d\n", s->pass[s->passes - 1].radix);
     dn_text(to, "#define DIGITS(X)");
     for (int i = s->passes - 1; i >= 0; i--)
         dn_text(to, " X(%d)", s->pass[i].radix);
+    dn_text(to, "\n#define TILE_DIGITS(X)");
+    for (int i = l->first; i < l->end; i++)
+        dn_text(to, " X(%d)", s->pass[i].radix);
     dn_text(to, "\n");
+    if (s->rows)
+        dn_text(to, "#define ROWS %d\n", s->rows);
+    if (s->sparse)
+        dn_gpu_conv_define_kept(&s->box, to);
 }
 
 void dn_gpu_conv_use(
@@ -269,7 +298,8 @@ void dn_gpu_conv_use(
     int pair = has_windows && s->pair;
     int is_short = in_halves && !pair && s->levels == 1 && s->sums == DANAUS_F32;
     int is_few = sums || gated || (c->load == GPU_CONV_ROWS && !is_short && !pair);
-    int is_most = !has_rows && l->team < TEAM && s->sums == DANAUS_F32;
+    int has_taps = c->load == GPU_CONV_TAPS || c->store == GPU_CONV_TAPS;
+    int is_most = !has_rows && !has_taps && l->team < TEAM && s->sums == DANAUS_F32;
     int resident = is_few ? FEW_RESIDENT : is_most ? MOST_RESIDENT : RESIDENT;
     const struct {
         const char *name;
@@ -302,7 +332,7 @@ void dn_gpu_conv_use(
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         dn_text(&to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
     define_passes(s, l, &to);
-    define_digits(s, &to);
+    define_digits(s, l, &to);
 }
 
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *s, int level, int64_t tiles)

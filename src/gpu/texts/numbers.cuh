@@ -6,6 +6,7 @@
 #define F32  1
 #define F16  2
 #define BF16 3
+#define F64  4
 
 /* The nearest f32. If `further`, it will be rounded again to a shorter X. Then the result is
    the f32 that rounds to the same X as v does: its last bit is set if v is between two f32

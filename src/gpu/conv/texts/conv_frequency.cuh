@@ -14,11 +14,18 @@ FN int frequency_of(int place)
     return f;
 }
 
-/* Where number f = p0 + root (p1 + 16 p2) of a row of 256 root is among those of conv_mma.cu, as
-   registers have them: block p0, words of four numbers, lane, number. */
-FN int place_in_lanes(int f, int root)
+/* True if sparse spectra leave frequency f out: f = f_1 + N_1 (f_2 + N_2 (f_3 + ...)), and some
+   f_i is not kept. KEPT(X) calls X for each axis, with log2 of N_i and how many are kept. */
+#ifdef KEPT
+#    define LEAVE_OUT(shift, keep)                                                     \
+        out |= (f & ((1 << (shift)) - 1)) >= (keep);                                   \
+        f >>= (shift);
+FN int is_left_out(int f)
 {
-    int p0 = f % root, p1 = f / root % 16, p2 = f / root / 16;
-    int lane = p1 % 8 * 4 + p2 % 8 / 2, number = p2 / 8 * 4 + p1 / 8 * 2 + p2 % 2;
-    return ((p0 * 2 + number / 4) * 32 + lane) * 4 + number % 4;
+    int out = 0;
+    KEPT(LEAVE_OUT)
+    return out;
 }
+#else
+FN int is_left_out(int f) { return 0; }
+#endif

@@ -6,13 +6,17 @@
    its own blocks.
 
    A pass of radix R starts from `blocks` blocks in the N points; `constants` is where a
-   window's blocks have their constants. The first pass reads points from the window's memory,
-   and the last pass writes them there. */
+   window's blocks have their constants. The first pass reads from the device's memory, and the
+   last pass writes there:
+
+       LOAD and STORE   0: rows of numbers   1: points   2: the spectrum
+                        3: taps of filters   4: the spectrum in the order of conv_mma.cu */
 // SPDX-License-Identifier: Apache-2.0
 
 #include "conv_points.cuh"
 #include "conv_rows.cuh"
 #include "conv_scales.cuh"
+#include "conv_taps.cuh"
 
 #define ROOM        ((N + 15) / 16 * 17 + 1)          /* of N points and all gaps */
 #define EACH(radix) ((N / (radix) + TEAM - 1) / TEAM) /* columns for a thread */
@@ -31,6 +35,8 @@ typedef struct work {
     int exponent[2];    /* SCALED: of the rows of a pair */
     const GLOBAL norms *parts; /* SCALED 2: that they follow from, until they are found, or NULL */
     C *squares; /* SCALED 1: of those numbers that a thread has taken, or NULL */
+    const taps *t; /* LOAD or STORE 3 */
+    S met; /* of what a thread has stored: STORE 4: the largest part; points of taps: their squares */
 } work;
 
 /* Powers of two apart, points do not meet in a bank. */
@@ -129,6 +135,8 @@ FN void take(work *k, const column *c, int radix, int is_first, C *v)
         return;
     if (LOAD == 0)
         fetch_points(k->r, &k->w, k->x, k->x_factor, at, STEP(c), radix, v);
+    if (LOAD == 3)
+        fetch_taps(k->t, at, STEP(c), radix, v);
     if (SCALED == 2 && k->parts) {
         find_exponents(k->parts, PARTS, k->exponent);
         k->parts = 0;
@@ -141,7 +149,7 @@ FN void take(work *k, const column *c, int radix, int is_first, C *v)
         add_squares(v, radix, k->squares);
 }
 
-FN void give(const work *k, const column *c, int radix, int is_last, C *v)
+FN void give(work *k, const column *c, int radix, int is_last, C *v)
 {
     int at = is_last ? first_in_window(k, c) : 0;
     if (is_last && k->is_idle)
@@ -154,6 +162,8 @@ FN void give(const work *k, const column *c, int radix, int is_last, C *v)
             k->points[at + q * STEP(c)] = v[q];
         else if (!is_last)
             k->z[place_in_column(c, radix, q)] = v[q];
+        if (is_last && STORE == 1 && LOAD == 3)
+            k->met += v[q].re * v[q].re + v[q].im * v[q].im;
     }
     if (is_last && STORE == 0) {
         if (SCALED)
@@ -164,6 +174,8 @@ FN void give(const work *k, const column *c, int radix, int is_last, C *v)
                 put_points(k->r, &k->w, v, at, STEP(c), radix, k->y[s], k->y_factor[s]);
         }
     }
+    if (is_last && STORE == 3)
+        put_taps(k->t, v, at, STEP(c), radix);
 }
 
 /* Children in their order, as blocks, and back. */

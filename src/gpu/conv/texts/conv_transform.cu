@@ -1,101 +1,14 @@
 /* Convolutions of windows, and parts of them.
 
-       LOAD    0: rows of numbers   1: points   2: the spectrum
+       LOAD    0: rows of numbers   1: points
        FORWARD and INVERSE: transforms; both: with the product with the spectrum between
-       STORE   0: rows of numbers   1: points   2: the spectrum
+       STORE   0: rows of numbers   1: points
        GATED   rows may have factors, and go to y and y2 */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS (TEAM * MEMBERS)
 #include "simt.h"
 
-#include "conv_exponents.cuh"
-
-/* Times the spectrum, or its conjugate: without branches, as numbers are asked for before others
-   are there. */
-FN void multiply(
-    const work *k, const column *c, int radix, const GLOBAL C *spectrum, C *v)
-{
-    S sign = k->r->flags & ADJOINT ? -1 : 1;
-    UNROLL for (int p = 0; p < MOST_RADIX; p++)
-    {
-        if (p >= radix)
-            continue;
-        C *z = &v[child(radix, p)], s = spectrum[in_spectrum(k, c, radix, p)];
-        *z = times(*z, point(s.re, sign * s.im));
-    }
-}
-
-FN void exchange(
-    const work *k, const column *c, int radix, GLOBAL C *spectrum, C *v)
-{
-    UNROLL for (int p = 0; p < MOST_RADIX; p++)
-    {
-        if (p >= radix || k->is_idle)
-            continue;
-        C *z = &v[child(radix, p)];
-        GLOBAL C *s = &spectrum[in_spectrum(k, c, radix, p)];
-        if (LOAD == 2)
-            *z = *s;
-        else
-            *s = *z;
-    }
-}
-
-/* The last pass forward, whose children have one point each, what is done with the
-   spectrum, and the first pass back. */
-FN void turn(
-    work *k, GLOBAL C *spectrum, int radix, int blocks, int64 constants, int is_only)
-{
-    ROLL for (int n = 0; n < EACH(radix); n++)
-    {
-        int waits = FORWARD && !is_only;
-        C v[MOST_RADIX], with[MOST_RADIX / 2];
-        column c = begin_column(k, n, radix, blocks, constants, waits, with);
-        if (!c.is_there)
-            continue;
-        if (FORWARD) {
-            take(k, &c, radix, is_only, v);
-            evaluate(v, with, radix);
-        }
-        if (FORWARD && INVERSE)
-            multiply(k, &c, radix, spectrum, v);
-        else
-            exchange(k, &c, radix, spectrum, v);
-        if (INVERSE) {
-            interpolate(v, with, radix);
-            give(k, &c, radix, is_only, v);
-        }
-    }
-}
-
-#define TURNS (LOAD == 2 || STORE == 2 || (FORWARD && INVERSE))
-
-FN void transform(work *k, GLOBAL C *spectrum, LOCAL int *flag)
-{
-#ifdef LAST
-    if (FORWARD) {
-        first_pass(k, flag, FIRST);
-        MIDDLE(FORWARD_PASS)
-    }
-    if (TURNS)
-        turn(k, spectrum, LAST, 0);
-    else if (FORWARD)
-        pass(k, LAST, 0, 1, 0);
-    else
-        pass(k, LAST, 1, 0, 1);
-    if (INVERSE) {
-        MIDDLE_BACK(INVERSE_PASS)
-        pass(k, FIRST, 0, 1, 1);
-    }
-#else
-    if (TURNS)
-        turn(k, spectrum, FIRST, 1);
-    else if (FORWARD)
-        pass(k, FIRST, 1, 1, 0);
-    else
-        pass(k, FIRST, 1, 1, 1);
-#endif
-}
+#include "conv_turn.cuh"
 
 /* Windows first, ..., first + items - 1 of all. */
 KERNEL conv(

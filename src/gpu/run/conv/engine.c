@@ -30,43 +30,37 @@ static const conv_kernel *kernel_at(const danaus_device *dev, int index)
 
 /* ---- functions ---- */
 
-#define TRANSFORM "conv_transform.cu"
-#define ROWS      GPU_CONV_ROWS
-#define POINTS    GPU_CONV_POINTS
-#define SPECTRUM  GPU_CONV_SPECTRUM
+#define TRANSFORM   "conv_transform.cu"
+#define FILTER      "conv_filter.cu"
+#define FILTER_BACK "conv_filter_back.cu"
+#define ROWS        GPU_CONV_ROWS
+#define POINTS      GPU_CONV_POINTS
+#define SPECTRUM    GPU_CONV_SPECTRUM
+#define TAPS        GPU_CONV_TAPS
 
-/* Uses for windows of one level, and of two. */
+/* Uses for windows of one level, and of two. Tensor cores have another order of the spectrum. */
 static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
     {
-        [CONV_LAY] = { .text = "conv_lay.cu" },
-        [CONV_TAKE] = { .text = "conv_take.cu" },
         [CONV_ADD] = { .text = "conv_add.cu" },
-        [CONV_ORDER] = { .text = "conv_order.cu" },
-        [CONV_MASK] = { .text = "conv_mask.cu" },
         [CONV_PACKED] = { .text = "conv_packed.cu" },
-        [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
         [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1 },
-        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0 },
+        [CONV_FILTER] = { FILTER, 0, 0, TAPS, SPECTRUM, 1, 0 },
         [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0 },
-        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1 },
+        [CONV_BACK] = { FILTER_BACK, 0, 0, SPECTRUM, TAPS, 0, 1 },
     },
     {
-        [CONV_LAY] = { .text = "conv_lay.cu" },
-        [CONV_TAKE] = { .text = "conv_take.cu" },
         [CONV_ADD] = { .text = "conv_add.cu" },
-        [CONV_ORDER] = { .text = "conv_order.cu", .level = 1 },
-        [CONV_MASK] = { .text = "conv_mask.cu", .level = 1 },
         [CONV_PACKED] = { .text = "conv_packed.cu" },
-        [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
+        [CONV_LEVEL] = { .text = "conv_level.cu", .level = 1 },
         [CONV_NORMS] = { .text = "conv_norms.cu", .is_signal = 1 },
         [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0 },
         [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1 },
         [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1 },
-        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0 },
-        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_FILTER_SPLIT] = { FILTER, 0, 0, TAPS, POINTS, 1, 0 },
+        [CONV_FILTER] = { FILTER, 1, 0, POINTS, SPECTRUM, 1, 0 },
         [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0 },
-        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1 },
-        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1 },
+        [CONV_BACK] = { FILTER_BACK, 1, 0, SPECTRUM, POINTS, 0, 1 },
+        [CONV_FILTER_JOIN] = { FILTER_BACK, 0, 0, POINTS, TAPS, 0, 1 },
     },
 };
 
@@ -102,12 +96,10 @@ static int is_left_out(
     int sums = mma[GPU_CONV_SUMS].root > 0;
     switch (which) {
     case CONV_NORMS: return !s->scaled;
-    case CONV_SPECTRUM: return !mma->root;
+    case CONV_LEVEL: return !mma->root;
     case CONV_PRODUCT:
     case CONV_JOIN: return mma->root > 0;
-    case CONV_ORDER: return !sums;
-    case CONV_SUMS:
-    case CONV_ADD: return sums;
+    case CONV_SUMS: return sums;
     default: return 0;
     }
 }
@@ -124,9 +116,12 @@ static int use_of(
     const gpu_conv_use *c = &functions[s->levels - 1][which];
     if (!c->text || (gated && !c->is_signal) || is_left_out(s, mma, which))
         return 0;
-    dn_gpu_conv_use(s, c, dtype, half, gated, use);
-    if (which == CONV_SPECTRUM)
-        dn_gpu_conv_mma_define_rows(mma, use);
+    gpu_conv_use own = *c;
+    if (which == CONV_FILTER && mma->root)
+        own.store = GPU_CONV_LANES;
+    if (which == CONV_BACK && mma[GPU_CONV_SUMS].root)
+        own.load = GPU_CONV_LANES;
+    dn_gpu_conv_use(s, &own, dtype, half, gated, use);
     return 1;
 }
 
@@ -210,7 +205,7 @@ static void describe(const conv_engine *engine, conv_cut cut, text *to)
     if (m->root)
         dn_text(to, "%d x 16 x 16 by matrices", m->root);
     if (cut.kernel->fast ||
-        !dn_gpu_conv_shape(&e->gpu->facts, e->shape.sums, cut.n, &s))
+        !dn_gpu_conv_shape(&e->gpu->facts, e->shape.sums, cut.n, 0, &s))
         return;
     for (int l = 0; l < s.passes; l++) {
         int begins = s.levels > 1 && l == s.level[1].first;
@@ -237,18 +232,6 @@ gpu_conv_rows dn_gpu_conv_rows(
         .packed = job->packed,
         .flags = (f->periodic ? PERIODIC : 0) | (adjoint ? ADJOINT : 0) |
                  (f->fold && !dn_gpu_conv_circle(f) ? FOLD : 0),
-    };
-}
-
-gpu_conv_rows dn_gpu_conv_filter_rows(const gpu_conv_engine *e)
-{
-    int64_t length = 2 * e->shape.n;
-    return (gpu_conv_rows){
-        .length = length,
-        .batch = 1,
-        .channels = e->p.filters,
-        .windows = 1,
-        .step = length,
     };
 }
 
@@ -300,25 +283,6 @@ danaus_status dn_gpu_conv_run_each(
 {
     gpu_launch launch = dn_gpu_conv_each(count);
     return dn_gpu_launch(d, e->function[which], &launch, arguments);
-}
-
-danaus_status dn_gpu_conv_mask(
-    gpu_device *d, const gpu_conv_engine *e, int64_t filters, void *spectrum)
-{
-    const conv_box b = e->frame.box;
-    int shift[CONV_AXES], keep[CONV_AXES];
-    int64_t count = filters * e->shape.n;
-    if (!e->frame.sparse)
-        return DANAUS_OK;
-    for (int i = 0; i < CONV_AXES; i++) {
-        shift[i] = b.shift[i];
-        keep[i] = (int)b.keep[i];
-    }
-    const gpu_argument arguments[] = { ARG(spectrum), ARG(count),    ARG(shift[0]),
-                                       ARG(shift[1]), ARG(shift[2]), ARG(shift[3]),
-                                       ARG(keep[0]),  ARG(keep[1]),  ARG(keep[2]),
-                                       ARG(keep[3]),  { 0 } };
-    return dn_gpu_conv_run_each(d, e, CONV_MASK, count, arguments);
 }
 
 int64_t dn_gpu_conv_group(const gpu_conv_engine *e, int64_t bytes, int64_t items)

@@ -11,22 +11,18 @@
 
 /* The functions that are compiled for a plan. Windows of one level have no splits and joins. */
 typedef enum gpu_conv_function {
-    CONV_LAY,
-    CONV_TAKE,
     CONV_ADD,
-    CONV_ORDER, /* sums by tensor cores to those of conv_sums.cu */
-    CONV_MASK,
     CONV_PACKED,
-    CONV_SPECTRUM, /* spectra to those of conv_mma.cu */
-    CONV_NORMS,    /* of rows that are brought to the same size */
-    CONV_SPLIT,    /* rows to points */
+    CONV_LEVEL, /* spectra of filters to one scale */
+    CONV_NORMS, /* of rows that are brought to the same size */
+    CONV_SPLIT, /* rows to points */
     CONV_PRODUCT,
-    CONV_JOIN, /* points to rows */
-    CONV_FILTER_SPLIT,
-    CONV_FILTER, /* to the spectrum */
+    CONV_JOIN,         /* points to rows */
+    CONV_FILTER_SPLIT, /* taps to points */
+    CONV_FILTER,       /* to the spectrum */
     CONV_SUMS,
-    CONV_BACK, /* from it */
-    CONV_FILTER_JOIN,
+    CONV_BACK,                 /* from it */
+    CONV_FILTER_JOIN,          /* points to taps */
     CONV_GATED,                /* those of signals above, with factors or a second y */
     CONV_MMA = 2 * CONV_GATED, /* parts by tensor cores */
     CONV_SHORT =
@@ -85,10 +81,9 @@ danaus_status dn_gpu_conv_keep_constants(
 danaus_status dn_gpu_conv_keep_matrices(
     gpu_device *d, const gpu_conv_mma *m, const void **matrices);
 
-/* Rows of signals, or packed windows, which lie on the device; and filters as windows. */
+/* Rows of signals, or packed windows, which lie on the device. */
 gpu_conv_rows dn_gpu_conv_rows(
     const gpu_conv_engine *e, const conv_job *job, int adjoint);
-gpu_conv_rows dn_gpu_conv_filter_rows(const gpu_conv_engine *e);
 
 danaus_status dn_gpu_conv_transform(
     gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which,
@@ -108,12 +103,17 @@ danaus_status dn_gpu_conv_run_each(
     gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which, int64_t count,
     const gpu_argument *arguments);
 
-/* What sparse spectra, or sums of such, leave out becomes zero. */
-danaus_status dn_gpu_conv_mask(
-    gpu_device *d, const gpu_conv_engine *e, int64_t filters, void *spectrum);
-
 /* Sums, and points, at once take this part of the device's memory: of 80 GB 160 MB. */
 #define CONV_MEMORY_SHARE 512
+
+/* The taps of windows of filters (texts/conv_taps.cuh). Periodic: taps share lags, so rows that
+   repeat are not if they are as long as their filters. */
+typedef struct gpu_conv_taps {
+    int64_t count, length, positive, negative;
+    int is_periodic;
+} gpu_conv_taps;
+
+gpu_conv_taps dn_gpu_conv_taps(const conv_frame *f);
 
 /* How many windows of so many bytes lie as points in scratch at once: by tensor cores what nearly
    stays in the second cache, else so many that the ends of launches take little of their time. */
@@ -157,6 +157,12 @@ size_t dn_gpu_conv_filter_bytes(const gpu_conv_engine *e);
 danaus_status dn_gpu_conv_transform_filters(
     gpu_device *d, const gpu_conv_engine *e, const conv_filters *filters,
     char *spectrum);
+
+/* Spectra of gradients, of `filters` filters from `first` on, to the taps of `f`. points: room for
+   their windows, if these have two levels. */
+danaus_status dn_gpu_conv_take_filters(
+    gpu_device *d, const gpu_conv_engine *e, const conv_filter_sums *f, int64_t first,
+    int64_t filters, const void *spectra, void *points);
 
 /* Streams: conv_stream.c. */
 danaus_status dn_gpu_stream_create(

@@ -1,25 +1,30 @@
-/* Filters of convolutions on GPUs: groups of filters are laid into windows and transformed to
-   spectra. Filters of the host are first copied to the device. */
+/* Filters of convolutions on GPUs to their spectra, and spectra of gradients to taps: in one
+   launch, or in two by way of points. Filters of the host are first copied to the device. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/run/conv/engine.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
 
-/* Filters as windows, and their points, so many at once; the filters of the host. */
+/* Points of filters, so many at once, the sums of their squares, and what is known of tiles; the
+   filters of the host. */
 typedef struct filter_scratch {
     int64_t group;
-    size_t windows, points, spectra, k, skip;
+    size_t points, squares, tiles, k, skip;
 } filter_scratch;
 
 static filter_scratch lay_filters(const gpu_conv_engine *e)
 {
     int64_t size = dn_size_of(e->shape.sums), filters = e->p.filters;
-    filter_scratch s = { .group =
-                             dn_gpu_conv_group(e, dn_gpu_conv_window(e), filters) };
-    s.windows = dn_gpu_aligned(s.group * 2 * e->shape.n * size);
-    s.points = e->shape.levels > 1 ? s.windows : 0;
-    s.spectra = e->mma->root ? s.windows : 0;
+    int has_points = e->shape.levels > 1;
+    filter_scratch s = { .group = filters };
+    if (has_points) {
+        const gpu_conv_level *l = e->shape.level;
+        s.group = dn_gpu_conv_group(e, dn_gpu_conv_window(e), filters);
+        s.points = dn_gpu_aligned(s.group * 2 * e->shape.n * size);
+        s.squares = dn_gpu_aligned(s.group * l[0].tiles * size);
+        s.tiles = dn_gpu_aligned(s.group * l[1].tiles * 2 * size);
+    }
     s.k = dn_gpu_aligned(filters * e->frame.taps * size);
     s.skip = dn_gpu_aligned(filters * size);
     return s;
@@ -28,7 +33,7 @@ static filter_scratch lay_filters(const gpu_conv_engine *e)
 size_t dn_gpu_conv_filter_bytes(const gpu_conv_engine *e)
 {
     filter_scratch s = lay_filters(e);
-    return s.windows + s.points + s.spectra + 2 * s.k + s.skip;
+    return s.points + s.squares + s.tiles + 2 * s.k + s.skip;
 }
 
 static const void *put(
@@ -46,7 +51,7 @@ static danaus_status bring_filters(
 {
     size_t size = (size_t)dn_size_of(e->shape.sums), filters = (size_t)e->p.filters;
     size_t taps = filters * (size_t)e->frame.taps * size;
-    char *at = (char *)d->scratch + s->windows + s->points + s->spectra;
+    char *at = (char *)d->scratch + s->points + s->squares + s->tiles;
     danaus_status status = DANAUS_OK;
     f->k = put(d, f->k, taps, at, &status);
     f->k_reverse = put(d, f->k_reverse, taps, at + s->k, &status);
@@ -54,59 +59,60 @@ static danaus_status bring_filters(
     return status;
 }
 
-/* A pointer to filter number `first`. */
-static const void *from_filter(const void *k, int64_t first, int64_t taps, int64_t size)
+gpu_conv_taps dn_gpu_conv_taps(const conv_frame *f)
 {
-    return k ? (const char *)k + first * taps * size : NULL;
+    gpu_conv_taps t = { f->taps, f->length, MIN(f->taps, f->before + 1), f->after, 0 };
+    if (f->periodic) {
+        t.positive = MIN(f->taps, f->length);
+        t.is_periodic = f->taps > f->length;
+    }
+    return t;
 }
 
-static danaus_status lay_windows(
-    gpu_device *d, const gpu_conv_engine *e, const conv_filters *f, int64_t first,
-    int64_t filters)
+/* One launch over `filters` filters from `first` on, whose points are in scratch. */
+static danaus_status transform(
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which,
+    const conv_filters *f, const filter_scratch *s, int64_t first, int64_t filters,
+    void *spectrum)
 {
-    const conv_frame *r = &e->frame;
-    int64_t taps = r->taps, length = r->length, n = e->shape.n;
-    int64_t size = dn_size_of(f->dtype), positive = MIN(taps, r->before + 1);
-    int64_t negative = r->after;
-    const void *k = from_filter(f->k, first, taps, size);
-    const void *k_reverse = from_filter(f->k_reverse, first, taps, size);
-    const void *skip = from_filter(f->skip, first, 1, size);
-    void *windows = d->scratch;
-    int type = (int)f->dtype, is_periodic = r->periodic;
-    const gpu_argument arguments[] = { ARG(k),        ARG(k_reverse), ARG(skip),
-                                       ARG(type),     ARG(windows),   ARG(filters),
-                                       ARG(n),        ARG(taps),      ARG(length),
-                                       ARG(positive), ARG(negative),  ARG(is_periodic),
-                                       { 0 } };
-    return dn_gpu_conv_run_each(d, e, CONV_LAY, 2 * n * filters, arguments);
+    int level = which == CONV_FILTER && e->shape.levels > 1, type = (int)f->dtype;
+    gpu_conv_taps t = dn_gpu_conv_taps(&e->frame);
+    const void *constants = e->constants;
+    void *points = d->scratch, *squares = (char *)points + s->points;
+    void *tiles = (char *)squares + s->squares;
+    int64_t bytes = (int64_t)e->base.filter_bytes, parts = e->shape.level[0].tiles;
+    gpu_launch launch =
+        dn_gpu_conv_launch(&e->shape, level, filters * e->shape.level[level].tiles);
+    const gpu_argument arguments[] = {
+        ARG(f->k),       ARG(f->k_reverse),  ARG(f->skip),   ARG(type),
+        ARG(points),     ARG(spectrum),      ARG(bytes),     ARG(squares),
+        ARG(parts),      ARG(tiles),         ARG(constants), ARG(first),
+        ARG(filters),    ARG(t.count),       ARG(t.length),  ARG(t.positive),
+        ARG(t.negative), ARG(t.is_periodic), { 0 }
+    };
+    return dn_gpu_launch(d, e->function[which], &launch, arguments);
 }
 
-static danaus_status transform_windows(
+/* The tiles of spectra to one scale. */
+static danaus_status level(
     gpu_device *d, const gpu_conv_engine *e, const filter_scratch *s, int64_t filters,
     void *spectrum)
 {
-    char *points = (char *)d->scratch + s->windows;
-    const void *made = e->mma->root ? points + s->points : spectrum;
-    gpu_conv_transform t = { .rows = dn_gpu_conv_filter_rows(e),
-                             .x = d->scratch,
-                             .points = points,
-                             .spectrum = (void *)(uintptr_t)made,
-                             .items = filters,
-                             .share = 1 };
-    if (e->shape.levels > 1)
-        TRY(dn_gpu_conv_transform(d, e, CONV_FILTER_SPLIT, &t));
-    TRY(dn_gpu_conv_transform(d, e, CONV_FILTER, &t));
-    TRY(dn_gpu_conv_mask(d, e, filters, t.spectrum));
-    if (!e->mma->root)
-        return DANAUS_OK;
-    int is_first = 1;
-    const gpu_argument arguments[] = { ARG(made), ARG(spectrum), ARG(is_first), { 0 } };
-    gpu_launch launch = dn_gpu_line(filters * e->mma->rows, 256);
-    TRY(dn_gpu_launch(d, e->function[CONV_SPECTRUM], &launch, arguments));
-    if (e->mma->rows == 1)
-        return DANAUS_OK;
-    is_first = 0;
-    return dn_gpu_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);
+    void *tiles = (char *)d->scratch + s->points + s->squares;
+    gpu_launch launch = dn_gpu_line(filters * e->shape.level[1].tiles, 256);
+    const gpu_argument arguments[] = { ARG(spectrum), ARG(tiles), { 0 } };
+    return dn_gpu_launch(d, e->function[CONV_LEVEL], &launch, arguments);
+}
+
+static danaus_status transform_group(
+    gpu_device *d, const gpu_conv_engine *e, const conv_filters *f,
+    const filter_scratch *s, int64_t first, int64_t filters, void *spectrum)
+{
+    int has_points = e->shape.levels > 1;
+    if (has_points)
+        TRY(transform(d, e, CONV_FILTER_SPLIT, f, s, first, filters, spectrum));
+    TRY(transform(d, e, CONV_FILTER, f, s, first, filters, spectrum));
+    return has_points && e->mma->root ? level(d, e, s, filters, spectrum) : DANAUS_OK;
 }
 
 danaus_status dn_gpu_conv_transform_filters(
@@ -119,9 +125,48 @@ danaus_status dn_gpu_conv_transform_filters(
         TRY(bring_filters(d, e, &s, &f));
     for (int64_t first = 0; first < e->p.filters; first += s.group) {
         int64_t count = MIN(s.group, e->p.filters - first);
-        TRY(lay_windows(d, e, &f, first, count));
-        TRY(transform_windows(
-            d, e, &s, count, spectrum + (size_t)first * e->base.filter_bytes));
+        TRY(transform_group(
+            d, e, &f, &s, first, count,
+            spectrum + (size_t)first * e->base.filter_bytes));
     }
     return DANAUS_OK;
+}
+
+/* ---- and back ---- */
+
+/* One launch on the way from spectra, or their points, to the taps of gradients. */
+static danaus_status take_by(
+    gpu_device *d, const gpu_conv_engine *e, gpu_conv_function which,
+    const conv_filter_sums *f, int64_t first, int64_t filters, const void *spectra,
+    void *points)
+{
+    const conv_frame *r = &e->frame;
+    int64_t size = dn_size_of(e->shape.sums), ahead = first * r->taps * size;
+    int level = which == CONV_BACK && e->shape.levels > 1;
+    int is_folded = r->fold && !e->shape.circle, is_more = f->is_more;
+    gpu_conv_taps t = dn_gpu_conv_taps(r);
+    const void *constants = e->constants;
+    void *dk = f->dk ? (char *)f->dk + ahead : NULL;
+    void *dk_reverse = f->dk_reverse ? (char *)f->dk_reverse + ahead : NULL;
+    void *dskip = f->dskip ? (char *)f->dskip + first * size : NULL;
+    gpu_launch launch =
+        dn_gpu_conv_launch(&e->shape, level, filters * e->shape.level[level].tiles);
+    const gpu_argument arguments[] = {
+        ARG(spectra),    ARG(points),     ARG(dk),
+        ARG(dk_reverse), ARG(dskip),      ARG(constants),
+        ARG(filters),    ARG(t.count),    ARG(t.length),
+        ARG(t.positive), ARG(t.negative), ARG(t.is_periodic),
+        ARG(is_folded),  ARG(is_more),    { 0 }
+    };
+    return dn_gpu_launch(d, e->function[which], &launch, arguments);
+}
+
+danaus_status dn_gpu_conv_take_filters(
+    gpu_device *d, const gpu_conv_engine *e, const conv_filter_sums *f, int64_t first,
+    int64_t filters, const void *spectra, void *points)
+{
+    TRY(take_by(d, e, CONV_BACK, f, first, filters, spectra, points));
+    if (e->shape.levels == 1)
+        return DANAUS_OK;
+    return take_by(d, e, CONV_FILTER_JOIN, f, first, filters, spectra, points);
 }

@@ -1,8 +1,7 @@
 /* Gradients of filters on GPUs: sums of spectra over the windows of a filter, and their inverse
    transform. Parts of the sums depend only on the problem and the GPU's memory. Groups of
    filters follow each other, and so do ranges of one filter's windows of two levels, so that
-   scratch does not grow with the problem. Where tensor cores compute the sums, one launch
-   computes the parts of a group, and another adds them and puts them in order. */
+   scratch does not grow with the problem. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/run/conv/engine.h"
 
@@ -47,18 +46,43 @@ static int64_t parts_for(int64_t filters, int64_t each, int64_t places)
     return best;
 }
 
-static sums_plan plan_mma(const gpu_conv_engine *e, const conv_job *job)
+/* Windows that are one row: all of a filter at once, in so many parts. */
+static void plan_rows(const gpu_conv_engine *e, sums_plan *s)
 {
     int64_t filters = e->p.filters, window = dn_gpu_conv_window(e);
     int64_t windows = MAX(1, e->gpu->facts.memory / CONV_MEMORY_SHARE / window);
     int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->mma[GPU_CONV_SUMS]);
+    s->parts = MIN(windows, parts_for(MIN(filters, windows), s->each, places));
+    s->at_once = s->each;
+    s->group = CLAMP(windows / s->parts, 1, filters);
+}
+
+/* Windows that are matrices: so many at once that the points of x and dy nearly stay in the second
+   cache. */
+static void plan_matrices(const gpu_conv_engine *e, sums_plan *s)
+{
+    const gpu_conv_mma *m = &e->mma[GPU_CONV_SUMS];
+    int64_t bytes = dn_gpu_conv_mma_points(m), filters = e->p.filters;
+    int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, m);
+    int64_t windows = dn_gpu_conv_group(e, 2 * bytes, filters * s->each);
+    s->at_once = MIN(windows, s->each);
+    s->group = CLAMP(windows / s->each, 1, filters);
+    s->parts = parts_for(s->group * m->kept, s->at_once, places);
+    s->points = dn_gpu_aligned(s->group * s->at_once * (bytes + GPU_CONV_PEAKS_BYTES));
+}
+
+static sums_plan plan_mma(const gpu_conv_engine *e, const conv_job *job)
+{
+    int64_t filters = e->p.filters, window = dn_gpu_conv_window(e);
     sums_plan s = { .each =
                         e->p.channels / filters * dn_gpu_conv_each_channel(e, job) };
-    s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
-    s.at_once = s.each;
-    s.group = CLAMP(windows / s.parts, 1, filters);
+    if (e->mma[GPU_CONV_SUMS].rows > 1)
+        plan_matrices(e, &s);
+    else
+        plan_rows(e, &s);
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
-    s.added = s.windows = dn_gpu_aligned(s.group * window);
+    s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
+    s.windows = e->shape.levels > 1 ? dn_gpu_aligned(s.group * window) : 0;
     return s;
 }
 
@@ -84,7 +108,7 @@ static sums_plan plan_sums(const gpu_conv_engine *e, const conv_job *job)
     s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
     s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
-    s.windows = dn_gpu_aligned(s.group * window);
+    s.windows = two ? dn_gpu_aligned(s.group * window) : 0;
     return s;
 }
 
@@ -106,13 +130,31 @@ size_t dn_gpu_conv_sums_bytes(const gpu_conv_engine *e, const conv_job *job)
     return after_sums(&s) + s.kept + s.sums + s.added;
 }
 
-/* Windows [from, to) of `filters` filters as points. */
+/* The peaks of windows, which lie behind their points. */
+static void *peaks_of(const gpu_conv_engine *e, const void *points, int64_t windows)
+{
+    return (char *)(uintptr_t)points +
+           windows * dn_gpu_conv_mma_points(&e->mma[GPU_CONV_SUMS]);
+}
+
+/* Windows to points by tensor cores. */
+static danaus_status split_mma(
+    gpu_device *d, const gpu_conv_engine *e, const gpu_conv_transform *t)
+{
+    size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
+    void *peaks = peaks_of(e, t->points, t->items);
+    TRY(d->base.backend->clear(&d->base, peaks, bytes));
+    TRY(dn_gpu_conv_transform(d, e, CONV_MMA + (int)GPU_CONV_SUMS_PEAKS, t));
+    return dn_gpu_conv_transform(d, e, CONV_MMA + (int)GPU_CONV_SUMS_SPLIT, t);
+}
+
+/* Windows [from, to) of `filters` filters as points, those of x and then those of dy. */
 static danaus_status split(
     gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
     int64_t first, int64_t filters, range part, char *scratch)
 {
     const conv_filter_sums *f = &job->filter;
-    gpu_conv_transform t = { .rows = dn_gpu_conv_rows(e, job, 0),
+    gpu_conv_transform x = { .rows = dn_gpu_conv_rows(e, job, 0),
                              .x = f->x.data,
                              .x_factor = f->x.factor,
                              .points = scratch,
@@ -120,17 +162,22 @@ static danaus_status split(
                              .share = 1,
                              .first = first * s->each + part.from,
                              .items = (filters - 1) * s->each + part.to - part.from };
-    int flags = t.rows.flags;
-    t.rows.flags |= f->x.grouped << GROUPED_X;
+    gpu_conv_transform dy = x;
+    x.rows.flags |= f->x.grouped << GROUPED_X;
+    dy.x = f->dy.data;
+    dy.x_factor = f->dy.factor;
+    dy.points = scratch + s->points;
+    dy.rows.before = dy.rows.after = 0;
+    dy.rows.flags |= CONV_LOWER | f->dy.grouped << GROUPED_X;
+    if (has_mma(e)) {
+        dy.spectrum = peaks_of(e, x.points, x.items);
+        TRY(split_mma(d, e, &x));
+        return split_mma(d, e, &dy);
+    }
     if (dn_gpu_conv_norms(e))
-        TRY(dn_gpu_conv_transform(d, e, CONV_NORMS, &t));
-    TRY(dn_gpu_conv_transform(d, e, CONV_SPLIT, &t));
-    t.x = f->dy.data;
-    t.x_factor = f->dy.factor;
-    t.points = scratch + s->points;
-    t.rows.before = t.rows.after = 0;
-    t.rows.flags = flags | CONV_LOWER | f->dy.grouped << GROUPED_X;
-    return dn_gpu_conv_transform(d, e, CONV_SPLIT, &t);
+        TRY(dn_gpu_conv_transform(d, e, CONV_NORMS, &x));
+    TRY(dn_gpu_conv_transform(d, e, CONV_SPLIT, &x));
+    return dn_gpu_conv_transform(d, e, CONV_SPLIT, &dy);
 }
 
 static danaus_status add_windows(
@@ -163,66 +210,49 @@ static danaus_status add_windows(
     return dn_gpu_launch(d, add, &launch, arguments);
 }
 
-/* Parts of sums by tensor cores, to one sum for each filter. */
+/* Parts of sums by tensor cores, over windows [from, to) of `filters` filters: of rows, or of the
+   points in scratch. */
 static danaus_status add_mma(
     gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
-    int64_t first, int64_t filters, void *sums, void *added)
+    int64_t first, int64_t filters, range part, const char *scratch, void *sums)
 {
     const conv_filter_sums *f = &job->filter;
     gpu_conv_rows r = dn_gpu_conv_rows(e, job, 0);
     const void *x = f->x.data, *x_factor = f->x.factor;
     const void *dy = f->dy.data, *dy_factor = f->dy.factor;
     const void *tables = e->matrices[GPU_CONV_SUMS];
-    int64_t parts = s->parts, each = s->each;
+    int64_t parts = s->parts, each = part.to - part.from;
+    int is_more = part.from > 0;
     gpu_launch launch =
         dn_gpu_conv_mma_launch(&d->facts, &e->mma[GPU_CONV_SUMS], 0, filters * parts);
+    if (s->points) {
+        x = scratch;
+        dy = scratch + s->points;
+        x_factor = peaks_of(e, x, filters * each);
+        dy_factor = peaks_of(e, dy, filters * each);
+    }
     r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
-    const gpu_argument arguments[] = { ARG(x),          ARG(x_factor),  ARG(dy),
-                                       ARG(dy_factor),  ARG(sums),      ARG(tables),
-                                       ARG(first),      ARG(filters),   ARG(parts),
-                                       ARG(each),       ARG(r.length),  ARG(r.batch),
-                                       ARG(r.channels), ARG(r.windows), ARG(r.step),
-                                       ARG(r.lead),     ARG(r.before),  ARG(r.after),
-                                       ARG(r.packed),   ARG(r.flags),   { 0 } };
-    TRY(dn_gpu_launch(d, e->function[CONV_MMA + GPU_CONV_SUMS], &launch, arguments));
-    const gpu_argument order[] = {
-        ARG(sums), ARG(added), ARG(filters), ARG(parts), { 0 }
+    const gpu_argument arguments[] = {
+        ARG(x),        ARG(x_factor), ARG(dy),         ARG(dy_factor), ARG(sums),
+        ARG(tables),   ARG(first),    ARG(filters),    ARG(parts),     ARG(each),
+        ARG(r.length), ARG(r.batch),  ARG(r.channels), ARG(r.windows), ARG(r.step),
+        ARG(r.lead),   ARG(r.before), ARG(r.after),    ARG(r.packed),  ARG(r.flags),
+        ARG(is_more),  { 0 }
     };
-    return dn_gpu_conv_run_each(d, e, CONV_ORDER, filters * e->shape.n, order);
+    return dn_gpu_launch(d, e->function[CONV_MMA + GPU_CONV_SUMS], &launch, arguments);
 }
 
-/* Sums to windows, and these to gradients. */
-static danaus_status take(
-    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, int64_t first,
-    int64_t filters, void *sums, void *windows)
+/* Windows [from, to) of some filters. */
+static danaus_status add_range(
+    gpu_device *d, const gpu_conv_engine *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, range part, char *scratch)
 {
-    const conv_frame *r = &e->frame;
-    int64_t size = dn_size_of(e->shape.sums), taps = r->taps, length = r->length;
-    int64_t n = e->shape.n, positive = MIN(taps, r->before + 1), negative = r->after;
-    int is_periodic = r->periodic, is_folded = r->fold && !e->shape.circle;
-    const conv_filter_sums *f = &job->filter;
-    int is_more = f->is_more;
-    int64_t reach = is_more && !is_periodic ? MIN(taps, MAX(positive, negative)) : taps;
-    char *dk = f->dk, *dk_reverse = f->dk_reverse, *dskip = f->dskip;
-    dk = dk ? dk + first * taps * size : NULL;
-    dk_reverse = dk_reverse ? dk_reverse + first * taps * size : NULL;
-    dskip = dskip ? dskip + first * size : NULL;
-    gpu_conv_transform t = { .rows = dn_gpu_conv_filter_rows(e),
-                             .y = { windows },
-                             .points = sums,
-                             .spectrum = sums,
-                             .items = filters,
-                             .share = 1 };
-    TRY(dn_gpu_conv_mask(d, e, filters, sums));
-    TRY(dn_gpu_conv_transform(d, e, CONV_BACK, &t));
-    if (e->shape.levels > 1)
-        TRY(dn_gpu_conv_transform(d, e, CONV_FILTER_JOIN, &t));
-    const gpu_argument arguments[] = { ARG(windows),   ARG(dk),       ARG(dk_reverse),
-                                       ARG(dskip),     ARG(filters),  ARG(n),
-                                       ARG(taps),      ARG(reach),    ARG(length),
-                                       ARG(positive),  ARG(negative), ARG(is_periodic),
-                                       ARG(is_folded), ARG(is_more),  { 0 } };
-    return dn_gpu_conv_run_each(d, e, CONV_TAKE, filters * reach, arguments);
+    if (s->points)
+        TRY(split(d, e, job, s, first, filters, part, scratch));
+    if (!has_mma(e))
+        return add_windows(d, e, job, s, first, filters, part, scratch);
+    void *sums = scratch + after_sums(s) + s->kept;
+    return add_mma(d, e, job, s, first, filters, part, scratch, sums);
 }
 
 /* All windows of some filters, to one sum for each, *made, in scratch. */
@@ -232,14 +262,10 @@ static danaus_status sum_windows(
 {
     void *sums = scratch + after_sums(s) + s->kept, *added = (char *)sums + s->sums;
     int64_t parts = s->parts, count = 2 * e->shape.n;
-    *made = parts > 1 || has_mma(e) ? added : sums;
-    if (has_mma(e))
-        return add_mma(d, e, job, s, first, filters, sums, added);
+    *made = parts > 1 ? added : sums;
     for (int64_t from = 0; from < s->each; from += s->at_once) {
         range part = { from, MIN(from + s->at_once, s->each) };
-        if (e->shape.levels > 1)
-            TRY(split(d, e, job, s, first, filters, part, scratch));
-        TRY(add_windows(d, e, job, s, first, filters, part, scratch));
+        TRY(add_range(d, e, job, s, first, filters, part, scratch));
     }
     const gpu_argument arguments[] = { ARG(sums),  ARG(added), ARG(filters),
                                        ARG(parts), ARG(count), { 0 } };
@@ -254,7 +280,7 @@ static danaus_status sum_group(
 {
     void *sums;
     TRY(sum_windows(d, e, job, s, first, filters, scratch, &sums));
-    return take(d, e, job, first, filters, sums, scratch);
+    return dn_gpu_conv_take_filters(d, e, &job->filter, first, filters, sums, scratch);
 }
 
 danaus_status dn_gpu_conv_sums(

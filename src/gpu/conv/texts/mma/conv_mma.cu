@@ -160,8 +160,19 @@ INLINE void turn_to_next(tasks *t, work *k, const work *next, int64 first, int s
     }
 }
 
+/* Rows of dy, whose sums with x are to come, get scales that go with those of x. */
+INLINE void find_beside(work *k, const u32 *x_peaks)
+{
+    scales back = {};
+    if (k->r.flags & LOWER)
+        scales_of(x_peaks, &back);
+    k->beside[0] = back.of[0];
+    k->beside[1] = back.of[1];
+}
+
 /* Computes windows first, ..., first + items - 1; members have equally many tasks. `points`,
-   with peaks behind them, begin with those of the first window. */
+   with peaks behind them, begin with those of the first window. Of points of dy (LOWER) `spectra`
+   are the peaks of x. */
 extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     char *points, const char *spectra, const uint4 *constants, int64 first, int64 items,
@@ -204,6 +215,8 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
             add_peaks(&k, from, gate);
             continue;
         }
+        if (PAIR && TILED && FORWARD)
+            find_beside(&k, (const u32 *)spectra + t.window * 2);
         if (LOAD && AHEAD)
             copy_wait<0>(); /* points are in D */
         else if (LOAD)

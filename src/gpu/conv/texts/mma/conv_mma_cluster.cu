@@ -215,6 +215,7 @@ INLINE void take_columns(work *k, u32 memory)
 {
     k->member = 0;
     k->warp = 0;
+    k->beside[0] = 0;
     k->d = memory + TILES_AT + threadIdx.x / 32 * TILE_BYTES;
     k->near = memory + COLUMN_TABLES_AT + k->lane * 16;
 }

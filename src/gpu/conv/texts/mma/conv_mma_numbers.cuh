@@ -55,7 +55,7 @@ typedef struct work {
     char *points;        /* of the window, in memory */
     u32 points_at;       /* the address of those in shared memory */
     u32 *peaks;          /* of its rows */
-    float beside[2];     /* SUMS, of dy: what undoes the scales of x */
+    float beside[2];     /* of dy, for sums: what undoes the scales of x; or 0 */
     int task;            /* the row of the window, or its tile of columns */
     int member, warp, lane, thread;
 } work;

@@ -197,7 +197,8 @@ INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
         meet(k, peak, most);
     }
     scales s = scales_of(peak, back);
-    return SUMS && PAIR && k->beside[0] != 0 ? level_scales(k->beside, back) : s;
+    int is_dy = PAIR && (SUMS || (TILED && FORWARD)) && k->beside[0] != 0;
+    return is_dy ? level_scales(k->beside, back) : s;
 }
 
 INLINE void products_of(uint4 x, uint4 factor, float v[8])
@@ -376,9 +377,8 @@ INLINE void ask_for_points(const work *k)
 }
 #endif
 
-INLINE void load_points(const work *k)
+INLINE void read_points(const work *k, uint4 words[EACH])
 {
-    uint4 words[EACH];
     UNROLL for (int i = 0; i < EACH; i++)
     {
         spot a = chunk_of(k, i);
@@ -386,6 +386,12 @@ INLINE void load_points(const work *k)
             k, row_of_point(k, a), a.part, column_of_point(k, a),
             is_chunk(k, i) && is_point(k, a));
     }
+}
+
+INLINE void load_points(const work *k)
+{
+    uint4 words[EACH];
+    read_points(k, words);
     meet_all(k); /* nobody reads D any more */
     put_chunks(k, words);
 }

@@ -1,16 +1,18 @@
 /* Gradients of filters by tensor cores: sums over the windows of a filter, of the spectrum of dy
-   times the conjugate spectrum of x, in f32. Windows are one row of points (conv_mma.cu), and so
-   are their transforms. There are so many WARPS that each has few blocks p0, whose sums stay in
-   registers.
+   times the conjugate spectrum of x, in f32. There are so many WARPS that each has few blocks p0,
+   whose sums stay in registers.
+
+       LOAD  0: rows of numbers, whose windows are one row of points (conv_mma.cu)
+             1: points of both, which conv_mma.cu made, and behind them their peaks: a task is one
+                row of them
 
    A member of a block has parts of filters one after another, and for each part its windows one
    after another. It loads x and dy, each to its own D, and transforms both to blocks. Sums are
    computed in this order, so they have the same bits on every call. They are
-   sums[filter][part][POINTS], in the order of registers (place_of() in conv_frequency.cuh) and
-   with the scale of orthogonal transforms. */
+   sums[filter][part][row][COLUMNS], in the order of registers (conv_lanes.cuh) and with the scale
+   of orthogonal transforms. */
 // SPDX-License-Identifier: Apache-2.0
 #define SUMS 1
-#define LOAD 0
 #define STORE 0
 #define FORWARD 1
 #define INVERSE 1
@@ -49,6 +51,23 @@ INLINE void add_products(
     }
 }
 
+#if LOAD
+/* Loads both rows of points, and finds what undoes their scales. */
+INLINE void load_both(
+    const work *x, const work *dy, const X *const from[4], u32 most, scales back[2])
+{
+    uint4 words[2][EACH];
+    read_points(x, words[0]);
+    read_points(dy, words[1]);
+    scales_of(x->peaks, &back[0]);
+    scales_of(dy->peaks, &back[1]);
+    if (PAIR)
+        level_scales(back[0].of, &back[1]);
+    meet_all(x); /* nobody reads D any more */
+    put_chunks(x, words[0]);
+    put_chunks(dy, words[1]);
+}
+#else
 /* Loads both rows of a window to D. If both are plain and sums leave enough registers, both are
    read before either is awaited. */
 INLINE void load_both(
@@ -72,6 +91,7 @@ INLINE void load_both(
     else
         load_rows(&own, from[2], from[3], most + WARPS * 8, &back[1]);
 }
+#endif
 
 INLINE void add_window(
     const work *x, const work *dy, const X *const from[4], u32 most,
@@ -90,14 +110,29 @@ INLINE void add_window(
     UNROLL for (int i = 0; i < BLOCKS_EACH; i++)
     {
         int p0 = x->warp + i * WARPS;
-        if ((ROOT % WARPS && p0 >= ROOT) || is_left_out(p0))
+        int is_idle = ROOT % WARPS && p0 >= ROOT;
+        if (is_idle || is_left_out((LOAD ? kept_row(x->task) : 0) + ROWS * p0))
             continue;
         complex_tile u = inner_forward(x, p0, &way), v = inner_forward(dy, p0, &way);
         add_products(&sum[i], &u, &v, scale);
     }
 }
 
-/* To where the numbers of a part lie, two at a time. */
+/* From or to where the numbers of a part lie, two at a time. */
+INLINE void take_sums(const work *k, lane_sums sum[BLOCKS_EACH], const float4 *from)
+{
+    UNROLL for (int i = 0; i < BLOCKS_EACH; i++)
+    {
+        int p0 = k->warp + i * WARPS;
+        UNROLL for (int n = 0; n < 4 && (ROOT % WARPS == 0 || p0 < ROOT); n++)
+        {
+            float4 two = from[((p0 * 2 + n / 2) * 32 + k->lane) * 2 + n % 2];
+            sum[i].re[2 * n] = two.x, sum[i].im[2 * n] = two.y;
+            sum[i].re[2 * n + 1] = two.z, sum[i].im[2 * n + 1] = two.w;
+        }
+    }
+}
+
 INLINE void put_sums(const work *k, const lane_sums sum[BLOCKS_EACH], float4 *to)
 {
     UNROLL for (int i = 0; i < BLOCKS_EACH; i++)
@@ -114,13 +149,20 @@ INLINE void put_sums(const work *k, const lane_sums sum[BLOCKS_EACH], float4 *to
     }
 }
 
+/* LOAD 1: window number `window` of the launch, whose points and peaks are. */
+INLINE void find_points(work *k, const X *points, const X *peaks, int64 window)
+{
+    k->points = (char *)points + window * WINDOW_BYTES;
+    k->peaks = (u32 *)peaks + window * 2;
+}
+
 /* Sums over the windows of filters first, ..., first + filters - 1; each filter has `each`
-   windows. */
+   windows. LOAD 1: the factors are peaks. is_more: they are added to what is there. */
 extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, const X *dy, const X *dy_factor, float4 *sums,
     const uint4 *constants, int64 first, int64 filters, int64 parts, int64 each,
     int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const packed_window *packed, int flags)
+    int64 before, int64 after, const packed_window *packed, int flags, int is_more)
 {
     extern __shared__ u8 memory[];
     work k = {};
@@ -137,18 +179,32 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     k.lane = k.thread % 32;
     k.d = own_memory + k.member * 2 * OWN_BYTES;
     u32 most = own_memory + MEMBERS * 2 * OWN_BYTES + k.member * 2 * WARPS * 8;
-    const int all = (int)(filters * parts), apart = (int)gridDim.x * MEMBERS;
+    const int rows = LOAD ? KEPT_ROWS : 1, apart = (int)gridDim.x * MEMBERS;
+    const int all = (int)(filters * parts) * rows;
     ROLL for (int number = blockIdx.x * MEMBERS + k.member; number < all; number += apart)
     {
-        int64 filter = divide(number, parts), part = number - filter * parts;
+        int64 item = number / rows, filter = divide(item, parts), part = item - filter * parts;
+        k.task = number % rows;
+        float4 *to = sums + item * (WINDOW / 2) +
+                     (LOAD ? (int64)kept_row(k.task) * (COLUMNS / 2) : 0);
         int64 begin = divide(each * part, parts);
         int left = (int)(divide(each * (part + 1), parts) - begin);
         lane_sums sum[BLOCKS_EACH] = {};
-        k.w = first_window(&k.r, (first + filter) * each + begin);
-        ROLL for (; left > 0; left--)
+        int64 window = filter * each + begin;
+        if (is_more)
+            take_sums(&k, sum, to);
+        if (!LOAD)
+            k.w = first_window(&k.r, first * each + window);
+        ROLL for (; left > 0; left--, window++)
         {
             work of_dy = k;
             of_dy.d += OWN_BYTES;
+            if (LOAD) {
+                find_points(&k, x, x_factor, window);
+                find_points(&of_dy, dy, dy_factor, window);
+                add_window(&k, &of_dy, 0, most, sum);
+                continue;
+            }
             of_dy.w.there = k.w.made;
             const X *const from[] = {
                 x + beside(&k.r, &k.w, GROUPED_X),
@@ -159,6 +215,6 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
             add_window(&k, &of_dy, from, most, sum);
             next_window(&k.r, &k.w);
         }
-        put_sums(&k, sum, sums + (int64)number * (WINDOW / 2));
+        put_sums(&k, sum, to);
     }
 }

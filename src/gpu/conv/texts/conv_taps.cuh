@@ -1,0 +1,132 @@
+/* Taps of filters as windows of 2 POINTS numbers mod Z^(2 POINTS) + 1, each tap at its lag, and
+   the way back for gradients: as dn_conv_lay_filter() and dn_conv_take_filter() do it
+   (conv/frame.c). Numbers of windows are the taps divided by POINTS. */
+// SPDX-License-Identifier: Apache-2.0
+
+/* A filter and a reverse filter of `taps` taps each, of which the window has `positive` and
+   `negative`; skip is one tap more at lag 0. All may be NULL. */
+typedef struct taps {
+    const GLOBAL void *k, *k_reverse, *skip; /* of all filters, of this type (numbers.cuh) */
+    GLOBAL S *dk, *dk_reverse, *dskip;       /* of this one */
+    int type, is_periodic;                   /* taps share lags, which are mod `length` */
+    int is_folded;                           /* lags beyond POINTS change the sign */
+    int is_more;                             /* gradients are added */
+    int64 filter, taps, length, positive, negative;
+} taps;
+
+#if LOAD == 3
+#    ifdef TYPE_f64
+#        define OWN_TYPE F64
+#    else
+#        define OWN_TYPE F32
+#    endif
+
+FN int is_tap(int s, int there) { return (unsigned)s < (unsigned)there; }
+
+/* Adds `sign` times taps j + q step, q < count, of those from `first` on, to numbers, where they
+   are among the next `there`: without branches between the loads. */
+FN void add_taps(
+    const taps *t, const GLOBAL void *k, int64 first, int there, int j, int step, int count,
+    S sign, S *to)
+{
+    int64 from = t->filter * t->taps + first;
+    const GLOBAL S *own = (const GLOBAL S *)k + from;
+    S found[MOST_RADIX];
+    UNROLL for (int q = 0; q < MOST_RADIX && t->type == OWN_TYPE; q++)
+    {
+        if (q < count)
+            found[q] = own[is_tap(j + q * step, there) ? j + q * step : 0];
+    }
+    UNROLL for (int q = 0; q < MOST_RADIX && t->type != OWN_TYPE; q++)
+    {
+        if (q < count)
+            found[q] = number_at(
+                k, t->type, from + (is_tap(j + q * step, there) ? j + q * step : 0), 0);
+    }
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q < count)
+            to[q] += is_tap(j + q * step, there) ? sign * found[q] : 0;
+    }
+}
+
+/* Numbers j + q step, q < count, of the window, times POINTS. */
+FN void lay_numbers(const taps *t, int j, int step, int count, S *to)
+{
+    int64 end = t->is_periodic ? t->taps : t->positive;
+    int64 each = t->is_periodic ? t->length : t->positive;
+    UNROLL for (int q = 0; q < MOST_RADIX; q++) to[q] = 0;
+    ROLL for (int64 first = 0; first < end; first += each)
+    {
+        int64 there = end - first < each ? end - first : each;
+        add_taps(t, t->k, first, (int)there, j, step, count, 1, to);
+    }
+    if (t->negative)
+        add_taps(
+            t, t->k_reverse, 0, (int)t->negative, 2 * POINTS - 1 - j, -step, count, -1, to);
+}
+
+/* Points j + q step, q < count. The second half of a window is most often empty. */
+FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
+{
+    S re[MOST_RADIX], im[MOST_RADIX], scale = (S)1 / (S)POINTS;
+    int64 reach = t->is_periodic ? t->length : t->positive;
+    int is_half = !t->negative && reach <= POINTS;
+    lay_numbers(t, j, step, count, re);
+    if (!is_half)
+        lay_numbers(t, POINTS + j, step, count, im);
+    if (j == 0 && t->skip)
+        re[0] += number_at(t->skip, t->type, t->filter, 0);
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q < count)
+            v[q] = point(scale * re[q], is_half ? 0 : scale * im[q]);
+    }
+}
+
+#else
+FN void fetch_taps(const taps *t, int j, int step, int count, C *v) {}
+#endif
+
+FN void put_tap(const taps *t, GLOBAL S *to, S value)
+{
+    *to = t->is_more ? *to + value : value;
+}
+
+/* Number j of the window, `value`, to the taps of its lag. */
+FN void take_number(const taps *t, int64 j, S value)
+{
+    int64 end = t->is_periodic ? t->taps : t->positive;
+    int64 step = t->is_periodic ? t->length : end;
+    for (int64 s = j; t->dk && j < step && s < end; s += step)
+        put_tap(t, &t->dk[s], value);
+    if (t->dk_reverse && 2 * POINTS - 1 - j < t->negative)
+        put_tap(t, &t->dk_reverse[2 * POINTS - 1 - j], -value);
+    if (t->dskip && j == 0)
+        put_tap(t, t->dskip, value);
+}
+
+FN void put_taps(const taps *t, const C *v, int j, int step, int count)
+{
+    S scale = (S)1 / (S)POINTS;
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q >= count)
+            continue;
+        S beyond = t->is_folded ? v[q].im : 0;
+        take_number(t, j + q * step, scale * (v[q].re - beyond));
+        if (!t->is_folded)
+            take_number(t, POINTS + j + q * step, scale * v[q].im);
+    }
+}
+
+/* Taps that no window reaches get no gradient. Threads share them. */
+FN void clear_rest(const taps *t, int thread, int threads)
+{
+    for (int64 s = thread; !t->is_more && s < t->taps; s += threads) {
+        if (t->dk && !t->is_periodic && s >= t->positive)
+            t->dk[s] = 0;
+        if (t->dk_reverse && s >= t->negative)
+            t->dk_reverse[s] = 0;
+    }
+}
