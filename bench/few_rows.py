@@ -61,7 +61,7 @@ def paddings(kind: str, length: int) -> set[int]:
     if kind == "circular":
         return {length}
     return {
-        1 << (2 * length - 1).bit_length() - (length & length - 1 == 0),
+        1 << (2 * length - 1).bit_length(),
         smooth(2 * length),
     }
 

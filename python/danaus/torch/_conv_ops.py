@@ -130,6 +130,8 @@ class Operator(NamedTuple):
 
             @staticmethod
             def backward(ctx, dy, *_):
+                if dy is None:
+                    return (None,) * len(ctx.needs_input_grad)
                 needs, saved = ctx.needs_input_grad, ctx.saved_tensors
                 wanted = sum(1 << i for i in range(self.tensors) if needs[i])
                 needed, offsets = saved[: self.needed], saved[self.needed :]
@@ -225,6 +227,7 @@ def _kept(ctx, output) -> tuple[Tensor | None]:
     if isinstance(output, Tensor):
         return (None,)
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
     return (output[1] if output[1].numel() else None,)
 
 

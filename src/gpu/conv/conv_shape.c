@@ -122,19 +122,21 @@ static int are_whole_blocks(const gpu_conv_shape *s, int64_t rows)
 }
 
 /* Judges a matrix of so many rows: by how much memory its columns touch beyond what they need,
-   and by how much its tiles differ. 0: there is no such matrix. */
+   and by how much its tiles differ; of filters alone, by the passes. 0: there is no such matrix. */
 static double judge(const gpu_facts *f, const gpu_conv_shape *s, int64_t rows)
 {
     int radices[GPU_CONV_MOST_PASSES];
     if (rows < 2 || s->n % rows || !are_whole_blocks(s, rows) ||
-        !fits(f, s, s->n / rows) || !cut(rows, radices) || !cut(s->n / rows, radices))
+        !fits(f, s, s->n / rows))
         return 0;
     int64_t columns = columns_of(f, s, rows);
-    if (!columns)
+    int down = cut(rows, radices), along = cut(s->n / rows, radices);
+    if (!columns || !down || !along)
         return 0;
     double a = (double)(rows * columns), b = (double)(s->n / rows);
-    return (double)MOST_COLUMNS / (double)columns + 0.05 * MAX(a, b) / MIN(a, b) +
-           0.0001 * MAX(a, b);
+    double cost = (double)MOST_COLUMNS / (double)columns +
+                  0.05 * MAX(a, b) / MIN(a, b) + 0.0001 * MAX(a, b);
+    return s->rows ? cost + down + along : cost;
 }
 
 static int64_t find_rows(const gpu_facts *f, const gpu_conv_shape *s)

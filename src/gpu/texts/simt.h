@@ -78,6 +78,13 @@ FN unsigned short f16_store(float f)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
     return h;
 }
+/* Two numbers as f16, the first one in the low half. */
+FN unsigned f16_pair(float low, float high)
+{
+    unsigned pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
 #    if __CUDA_ARCH__ >= 800
 #        define BF16_STORE(f) bf16_store(f)
 FN unsigned short bf16_store(float f)
@@ -125,6 +132,12 @@ FN unsigned short f16_store(float f)
     unsigned short h;
     vstore_half_rte(f, 0, (half *)&h);
     return h;
+}
+#endif
+#if !defined __CUDACC_RTC__ && !defined __CUDACC__
+FN unsigned f16_pair(float low, float high)
+{
+    return f16_store(low) | (unsigned)f16_store(high) << 16;
 }
 #endif
 

@@ -68,7 +68,7 @@ FN void put_spectrum(work *k, GLOBAL unsigned char *rows, unsigned exponent)
         UNROLL for (int e = 0; e < 4; e++)
         {
             C z = k->z[place[e]];
-            words[e] = f16_store(z.re * by) | (unsigned)f16_store(z.im * by) << 16;
+            words[e] = f16_pair(z.re * by, z.im * by);
         }
         PUT_WORDS(rows + w.row * ROW_BYTES + w.at * 16, words);
     }

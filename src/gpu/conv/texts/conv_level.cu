@@ -21,15 +21,20 @@ FN C largest_of(const GLOBAL C *tiles, LOCAL C *most)
     for (int i = THREAD; i < TILES; i += THREADS)
         all = larger(all, tiles[i]);
     most[THREAD] = all;
+    ROLL for (int half = THREADS / 2; half > 0; half /= 2)
+    {
+        BARRIER();
+        if (THREAD < half)
+            most[THREAD] = larger(most[THREAD], most[THREAD + half]);
+    }
     BARRIER();
-    for (int i = 0; i < (TILES < THREADS ? TILES : THREADS); i++)
-        all = larger(all, most[i]);
-    return all;
+    return most[0];
 }
 
-FN unsigned half_times(unsigned half, S by)
+FN unsigned pair_times(unsigned pair, S by)
 {
-    return f16_store(f16_load((unsigned short)half) * by);
+    return f16_pair(
+        f16_load((unsigned short)pair) * by, f16_load((unsigned short)(pair >> 16)) * by);
 }
 
 KERNEL conv(GLOBAL unsigned char *spectra, const GLOBAL C *tiles)
@@ -54,8 +59,7 @@ KERNEL conv(GLOBAL unsigned char *spectra, const GLOBAL C *tiles)
         GLOBAL unsigned *at =
             (GLOBAL unsigned *)(rows + w.row * ROW_BYTES + w.at * 16);
         unsigned words[4];
-        UNROLL for (int e = 0; e < 4; e++) words[e] =
-            half_times(at[e] & 0xffff, by) | half_times(at[e] >> 16, by) << 16;
+        UNROLL for (int e = 0; e < 4; e++) words[e] = pair_times(at[e], by);
         PUT_WORDS(at, words);
     }
 }
