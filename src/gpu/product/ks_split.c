@@ -180,7 +180,9 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double processor = rounds * block / f->clock;
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
     double all = cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
-    return dn_gpu_seconds(dev, k, p, 4e-6 + all + 0.7e-6 * waits);
+    int is_matrix = q.d == 1 && s.element == 2 && p->layout == DANAUS_BATCH_FIRST;
+    double start = n[WARPS_R] > 1 && is_matrix ? 5e-6 : 4e-6;
+    return dn_gpu_seconds(dev, k, p, start + all + 0.7e-6 * waits);
 }
 
 /* 1: by the text for batch-first. */

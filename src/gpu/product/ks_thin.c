@@ -102,7 +102,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double make = warps * clocks / (f->units * f->clock);
     double memory = 1.2 * dn_gpu_moved_bytes(p) / f->bandwidth;
     double weights = 4.4 * (double)packed_bytes(k, p) / f->bandwidth;
-    double all = 4e-6 + weights + dn_gpu_beside(3, memory, make);
+    double waits = is_last(p) ? 0 : 0.12e-6 * (double)(q.c - 1); /* for x, k by k */
+    double all = 4e-6 + weights + waits + dn_gpu_beside(3, memory, make);
     return (dn_gpu_size(k)[SPAN] < 8 ? 1 : 0.92) * all + dn_gpu_activating(f, p);
 }
 

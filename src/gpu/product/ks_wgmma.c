@@ -171,9 +171,10 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
         make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);
-    return dn_gpu_seconds(
-        dev, k, p,
-        4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make));
+    double start = 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1);
+    if (!x_last(p) && dn_gpu_is_ragged(p)) /* threads fetch the first steps */
+        start += 0.8e-6;
+    return dn_gpu_seconds(dev, k, p, start + dn_gpu_beside(OVERLAP, move, make));
 }
 
 /* Chunk number `chunk` of a line of numbers in their order; with `even` of 32 bits, which
