@@ -125,6 +125,24 @@ def gpu_conv_more():
     return rows
 
 
+def gpu_few_rows():
+    """Calls with filters of their own, and steps: time / floor and torch.fft / danaus."""
+    rows = [("length", "kind", *(f"{batch} x {what}" for batch in (1, 2, 8)
+                                 for what in ("fresh / ready", "step / floor",
+                                              "torch.fft / danaus")))]
+    found = records("h200_few_rows")
+    for length in ("8192", "32768", "131072", "1048576"):
+        for kind in ("causal", "circular"):
+            line = []
+            for batch in ("1", "2", "8"):
+                r, = [r for r in found if (r["length"], r["kind"], r["batch"])
+                      == (length, kind, batch)]
+                line += [f"{float(r[n]):.1f}" for n in
+                         ("filter", "step_over_floor", "step_ratio")]
+            rows.append((f"{int(length):,}", kind, *line))
+    return rows
+
+
 def conv_model():
     """The model's choice over the measured one."""
     ratio = numbers(records("conv_model"), "model_ratio")
@@ -134,4 +152,4 @@ def conv_model():
 
 TABLES = {f.__name__: f for f in (
     conv, conv_all, conv_best, forms, few_taps, torch_conv, gpu_conv, gpu_conv_more,
-    conv_model)}
+    gpu_few_rows, conv_model)}

@@ -98,7 +98,7 @@ class Operator(NamedTuple):
         return self.result(*inputs[: self.tensors])
 
     def fake_and_spectra(self, *inputs) -> tuple[Tensor, Tensor]:
-        return self.fake(*inputs), _spectrum(inputs[0])
+        return self.fake(*inputs), inputs[0].new_empty(0, dtype=torch.uint8)
 
     def fake_backward(self, dy, *inputs) -> tuple[Tensor, ...]:
         needed, wanted = inputs[: self.needed], inputs[self.needed + self.options]
@@ -108,40 +108,60 @@ class Operator(NamedTuple):
             for i, x in enumerate(self.all_of(needed))
         )
 
-    def derivative(self) -> type[torch.autograd.Function]:
-        """The operator for autograd without a compiler: it costs less than the
-        operator's way, and torch.func knows it."""
+    def result_of(self, found) -> Tensor:
+        """y of what danaus::_NAME returned."""
+        return found[0] if self.has_spectra else found
+
+    def derivative(self) -> tuple[type[torch.autograd.Function], ...]:
+        """The operator for autograd without a compiler, which costs less than the
+        operator's way: for transforms of torch.func, and for others."""
         plain, end = getattr(ops, f"_{self.name}"), self.tensors + self.options
-        run_backward = _runner(f"{self.name}_backward", self.second_derivative(), False)
+        second = self.second_derivative()
+        run_backward = _runner(f"{self.name}_backward", second, second, tuple)
+
+        def remember(ctx, inputs, kept=None):
+            ctx.options, ctx.accuracy = inputs[self.tensors : end], inputs[end + 1 :]
+            spectra = (kept,) if self.has_spectra else ()
+            rest = *inputs[end : end + 1], *spectra
+            ctx.save_for_backward(*inputs[: self.needed], *rest)
 
         class Forward(torch.autograd.Function):
+            """Without spectra, for torch.func: PyTorch binds its inputs by name at each
+            call."""
+
             generate_vmap_rule = True
 
             @staticmethod
             def forward(*inputs):
-                return plain(*inputs)
+                return self.result_of(plain(*inputs))
 
             @staticmethod
             def setup_context(ctx, inputs, output):
-                offsets, ctx.accuracy = inputs[end : end + 1], inputs[end + 1 :]
-                ctx.options = inputs[self.tensors : end]
-                kept = _kept(ctx, output) if self.has_spectra else ()
-                ctx.save_for_backward(*inputs[: self.needed], *offsets, *kept)
+                remember(ctx, inputs)
 
             @staticmethod
-            def backward(ctx, dy, *_):
-                if dy is None:
-                    return (None,) * len(ctx.needs_input_grad)
+            def backward(ctx, dy):
                 needs, saved = ctx.needs_input_grad, ctx.saved_tensors
                 wanted = sum(1 << i for i in range(self.tensors) if needs[i])
-                needed, offsets = saved[: self.needed], saved[self.needed :]
-                kept = offsets[1:]
-                inputs = dy.contiguous(), *needed, *ctx.options, wanted, *offsets[:1]
-                gradients = run_backward(*inputs, *ctx.accuracy, *kept)
+                needed, rest = saved[: self.needed], saved[self.needed :]
+                inputs = dy.contiguous(), *needed, *ctx.options, wanted, *rest[:1]
+                gradients = run_backward(*inputs, *ctx.accuracy, *rest[1:])
                 rest = [None] * (len(needs) - self.tensors)
                 return *(g if n else None for g, n in zip(gradients, needs)), *rest
 
-        return Forward
+        class Eager(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *inputs):
+                found = plain(*inputs)
+                y, kept = found if self.has_spectra else (found, None)
+                remember(
+                    ctx, inputs, kept if kept is not None and kept.numel() else None
+                )
+                return y
+
+            backward = Forward.backward
+
+        return Forward, Eager
 
     def second_derivative(self) -> type[torch.autograd.Function]:
         """danaus::NAME_backward for autograd. Second derivatives, which few need, are
@@ -222,18 +242,9 @@ def _differentiate_transformed(function, dy, inputs, outer: tuple, wanted: int) 
     return [to_dy, *gradients]
 
 
-def _kept(ctx, output) -> tuple[Tensor | None]:
-    """The spectra beside y, if there are any."""
-    if isinstance(output, Tensor):
-        return (None,)
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    return (output[1] if output[1].numel() else None,)
-
-
-def _runner(name: str, function: type[torch.autograd.Function], has_spectra: bool):
+def _runner(name: str, function: type[torch.autograd.Function], eager, result_of):
     """Registers the derivatives of danaus::NAME; runs it in the way that suits who
-    asks."""
+    asks. eager: the function where nothing transforms it."""
     public, plain = getattr(ops, name), getattr(ops, f"_{name}")
     torch.library.register_autograd(
         f"danaus::{name}", function.backward, setup_context=function.setup_context
@@ -242,9 +253,11 @@ def _runner(name: str, function: type[torch.autograd.Function], has_spectra: boo
     def run(*inputs):
         if is_traced():
             return public(*inputs)
-        with_gradients = torch.is_grad_enabled() or in_transform()
-        found = function.apply(*inputs) if with_gradients else plain(*inputs)
-        return found[0] if has_spectra else found
+        if in_transform():
+            return function.apply(*inputs)
+        if torch.is_grad_enabled():
+            return eager.apply(*inputs)
+        return result_of(plain(*inputs))
 
     return run
 
@@ -257,7 +270,7 @@ def _registered(operator: Operator):
         name = f"danaus::{prefix}{operator.name}"
         torch.library.register_fake(name)(fake)
         torch.library.register_fake(f"{name}_backward")(operator.fake_backward)
-    return _runner(operator.name, operator.derivative(), has_spectra)
+    return _runner(operator.name, *operator.derivative(), operator.result_of)
 
 
 run_long_conv = _registered(
