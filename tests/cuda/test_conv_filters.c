@@ -90,8 +90,8 @@ static void make_engine(gpu_device *d, const filter_case *c, gpu_conv_engine *e)
     e->shape.circle = e->frame.fold && !c->sparse;
     e->shape.sparse = c->sparse;
     e->shape.box = e->frame.box;
-    e->base.filter_bytes = (size_t)(c->rows ? dn_gpu_conv_mma_spectrum(e->mma)
-                                            : dn_gpu_conv_window(e));
+    e->base.filter_bytes =
+        (size_t)(c->rows ? dn_gpu_conv_mma_spectrum(e->mma) : dn_gpu_conv_window(e));
     int all = dn_gpu_conv_uses(&e->shape, e->mma, DANAUS_F16, 0, uses), count = 0;
     for (int i = 0; i < all; i++)
         if (!strncmp(uses[i].text, "conv_filter", 11) ||
@@ -117,7 +117,9 @@ static double at(const array *a, int64_t i)
 }
 
 /* The window of a filter over n: 2 n numbers, z[j] = w[j] + i w[n + j]. */
-static void lay(const filter_case *c, const conv_frame *f, const array a[3], int64_t filter, double *w)
+static void lay(
+    const filter_case *c, const conv_frame *f, const array a[3], int64_t filter,
+    double *w)
 {
     int64_t n = f->cut.n, first = filter * c->taps;
     memset(w, 0, (size_t)(2 * n) * sizeof *w);
@@ -136,7 +138,8 @@ typedef struct unit_circle {
     double *of; /* cosines */
 } unit_circle;
 
-static void turn_by(const gpu_conv_engine *e, const unit_circle *u, int64_t f, int64_t j, double z[2])
+static void turn_by(
+    const gpu_conv_engine *e, const unit_circle *u, int64_t f, int64_t j, double z[2])
 {
     int64_t n = e->shape.n, turn = (4 * f + !e->shape.circle) * j % (4 * n);
     z[0] = u->of[turn];
@@ -183,7 +186,8 @@ static int64_t place_of(const gpu_conv_engine *e, int64_t f)
 }
 
 /* Number f of a spectrum in the host's memory. */
-static void made_spectrum(const gpu_conv_engine *e, const char *spectrum, int64_t f, double to[2])
+static void made_spectrum(
+    const gpu_conv_engine *e, const char *spectrum, int64_t f, double to[2])
 {
     int64_t place = place_of(e, f), rows = e->mma->rows;
     if (!e->mma->root) {
@@ -242,7 +246,8 @@ static void check_spectrum(
 
 /* The numbers of a window at lag `lag` from the spectrum of its gradient. */
 static double exact_tap(
-    const gpu_conv_engine *e, const unit_circle *u, const float *sums, double by, int64_t j)
+    const gpu_conv_engine *e, const unit_circle *u, const float *sums, double by,
+    int64_t j)
 {
     int64_t n = e->shape.n, in = j % n;
     double total = 0, z[2];
@@ -272,7 +277,8 @@ static void check_taps(
             if (e->frame.fold && !e->shape.circle)
                 exact -= exact_tap(e, u, own, by, n + lag);
             exact += is_more ? at(&was[0], at_tap) : 0;
-            double back = s < e->frame.after ? -exact_tap(e, u, own, by, 2 * n - 1 - s) : 0;
+            double back =
+                s < e->frame.after ? -exact_tap(e, u, own, by, 2 * n - 1 - s) : 0;
             back += is_more ? at(&was[1], at_tap) : 0;
             double error[] = { fabs(at(&made[0], at_tap) - exact),
                                e->frame.after ? fabs(at(&made[1], at_tap) - back) : 0 };
@@ -365,7 +371,8 @@ static void try_back(
         memcpy(made[i].data, was[i].data, (size_t)count * sizeof(float));
         on[i] = to_device(dev, &made[i]);
     }
-    assert_ok(danaus_alloc(dev, bytes, &on_sums)); /* words of 16 bytes are read from it */
+    assert_ok(
+        danaus_alloc(dev, bytes, &on_sums)); /* words of 16 bytes are read from it */
     assert_ok(danaus_upload(dev, on_sums, sums.data, bytes));
     conv_filter_sums f = { .dk = on[0],
                            .dk_reverse = e->frame.after ? on[1] : NULL,
