@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Prints a suite of shapes that nobody chose: `any.py SEED > FILE.csv`.
+"""Prints a suite of shapes that nobody chose: `any.py SEED [--factors N] [--batches N,N,...] > FILE.csv`.
 
 100 patterns (a, b, c, d) with a and d from 1 to 128, b and c from 1 to 1,024, and 60
 chains of 2 to 4 factors of such sizes that can be factorised, each at four batches.
 Sizes are drawn evenly by logarithm, and are odd as often as even. What is too large for
 a small GPU is drawn again: more than 40,000 numbers of x, y or between two factors, or
-2^25 weights. The same seed gives the same suite everywhere.
+2^25 weights. The same seed gives the same suite everywhere. --factors has 40 chains of so many
+factors and nothing else.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -28,9 +29,9 @@ def pattern(draw):
     return [(size(draw, 128), size(draw, 1024), size(draw, 1024), size(draw, 128))]
 
 
-def chain(draw):
+def chain(draw, count=None):
     """From left to right a grows by q and d shrinks by p; r is the block rank between two factors."""
-    count = draw.randint(2, 4)
+    count = count or draw.randint(2, 4)
     most = round(4096 ** (1 / count))
     q, p, r = ([size(draw, m) for _ in range(count)] for m in (most, most, 8))
     found, a = [], 1
@@ -48,9 +49,10 @@ def is_fit(factors):
     return max(vectors) <= MOST_NUMBERS and sum(weights) <= MOST_WEIGHTS
 
 
-def suite(seed):
+def suite(seed, count=None):
     draw = random.Random(seed)
-    for make, wanted in (pattern, 100), (chain, 60):
+    kinds = [(lambda d: chain(d, count), 40)] if count else [(pattern, 100), (chain, 60)]
+    for make, wanted in kinds:
         found = 0
         while found < wanted:
             factors = make(draw)
@@ -62,11 +64,13 @@ def suite(seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("seed", type=int)
-    seed = parser.parse_args().seed
-    print(f"# any.py {seed}")
+    parser.add_argument("--factors", type=int)
+    parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
+    o = parser.parse_args()
+    print(f"# any.py {o.seed}")
     print("problem,batch")
-    for problem in suite(seed):
-        for batch in BATCHES:
+    for problem in suite(o.seed, o.factors):
+        for batch in o.batches.split(","):
             print(f'"{problem}",{batch}')
 
 
