@@ -14,14 +14,20 @@ typedef struct taps {
     int64 filter, taps, length, positive, negative;
 } taps;
 
+FN int is_tap(int s, int there) { return (unsigned)s < (unsigned)there; }
+
+/* True if the second half of the window has no taps, as most often. */
+FN int is_half(const taps *t)
+{
+    return !t->negative && (t->is_periodic ? t->length : t->positive) <= POINTS;
+}
+
 #if LOAD == 3
 #    ifdef TYPE_f64
 #        define OWN_TYPE F64
 #    else
 #        define OWN_TYPE F32
 #    endif
-
-FN int is_tap(int s, int there) { return (unsigned)s < (unsigned)there; }
 
 /* Adds `sign` times taps j + q step, q < count, of those from `first` on, to numbers, where they
    are among the next `there`: without branches between the loads. */
@@ -66,21 +72,19 @@ FN void lay_numbers(const taps *t, int j, int step, int count, S *to)
             t, t->k_reverse, 0, (int)t->negative, 2 * POINTS - 1 - j, -step, count, -1, to);
 }
 
-/* Points j + q step, q < count. The second half of a window is most often empty. */
+/* Points j + q step, q < count. */
 FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
 {
     S re[MOST_RADIX], im[MOST_RADIX], scale = (S)1 / (S)POINTS;
-    int64 reach = t->is_periodic ? t->length : t->positive;
-    int is_half = !t->negative && reach <= POINTS;
     lay_numbers(t, j, step, count, re);
-    if (!is_half)
+    if (!is_half(t))
         lay_numbers(t, POINTS + j, step, count, im);
     if (j == 0 && t->skip)
         re[0] += number_at(t->skip, t->type, t->filter, 0);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q < count)
-            v[q] = point(scale * re[q], is_half ? 0 : scale * im[q]);
+            v[q] = point(scale * re[q], is_half(t) ? 0 : scale * im[q]);
     }
 }
 
@@ -88,36 +92,52 @@ FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
 FN void fetch_taps(const taps *t, int j, int step, int count, C *v) {}
 #endif
 
-FN void put_tap(const taps *t, GLOBAL S *to, S value)
+/* `sign` times numbers to taps j + q step, q < count, where they are among the first `there`. */
+FN void put_some(
+    const taps *t, GLOBAL S *to, int there, int j, int step, int count, S sign, const S *v)
 {
-    *to = t->is_more ? *to + value : value;
+    UNROLL for (int q = 0; q < MOST_RADIX && !t->is_more; q++)
+    {
+        if (q < count && is_tap(j + q * step, there))
+            to[j + q * step] = sign * v[q];
+    }
+    UNROLL for (int q = 0; q < MOST_RADIX && t->is_more; q++)
+    {
+        if (q < count && is_tap(j + q * step, there))
+            to[j + q * step] += sign * v[q];
+    }
 }
 
-/* Number j of the window, `value`, to the taps of its lag. */
-FN void take_number(const taps *t, int64 j, S value)
+/* Numbers j + q step, q < count, of the window to the taps of their lags. */
+FN void take_numbers(const taps *t, int j, int step, int count, const S *v)
 {
     int64 end = t->is_periodic ? t->taps : t->positive;
-    int64 step = t->is_periodic ? t->length : end;
-    for (int64 s = j; t->dk && j < step && s < end; s += step)
-        put_tap(t, &t->dk[s], value);
-    if (t->dk_reverse && 2 * POINTS - 1 - j < t->negative)
-        put_tap(t, &t->dk_reverse[2 * POINTS - 1 - j], -value);
+    int64 each = t->is_periodic ? t->length : t->positive;
+    ROLL for (int64 first = 0; t->dk && first < end; first += each)
+    {
+        int64 there = end - first < each ? end - first : each;
+        put_some(t, t->dk + first, (int)there, j, step, count, 1, v);
+    }
+    if (t->dk_reverse)
+        put_some(
+            t, t->dk_reverse, (int)t->negative, 2 * POINTS - 1 - j, -step, count, -1, v);
     if (t->dskip && j == 0)
-        put_tap(t, t->dskip, value);
+        put_some(t, t->dskip, 1, 0, 1, 1, 1, v);
 }
 
 FN void put_taps(const taps *t, const C *v, int j, int step, int count)
 {
-    S scale = (S)1 / (S)POINTS;
+    S re[MOST_RADIX], im[MOST_RADIX], scale = (S)1 / (S)POINTS;
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
-        if (q >= count)
-            continue;
-        S beyond = t->is_folded ? v[q].im : 0;
-        take_number(t, j + q * step, scale * (v[q].re - beyond));
-        if (!t->is_folded)
-            take_number(t, POINTS + j + q * step, scale * v[q].im);
+        if (q < count) {
+            re[q] = scale * (t->is_folded ? v[q].re - v[q].im : v[q].re);
+            im[q] = scale * v[q].im;
+        }
     }
+    take_numbers(t, j, step, count, re);
+    if (!t->is_folded && !is_half(t))
+        take_numbers(t, POINTS + j, step, count, im);
 }
 
 /* Taps that no window reaches get no gradient. Threads share them. */
