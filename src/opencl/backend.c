@@ -159,4 +159,6 @@ const backend dn_backend_opencl = {
     .picking = dn_gpu_picking,
     .packing = dn_gpu_packing,
     .pack = &dn_gpu_pack_backend,
+    .conv = &dn_gpu_conv_backend,
+    .nn = &dn_gpu_nn_backend,
 };

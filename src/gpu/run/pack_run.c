@@ -114,7 +114,7 @@ static danaus_status pack_all(
     gpu_function function;
     for (int done = 0; done < count;) {
         pack_table t;
-        const gpu_argument arguments[] = { ARG(t), { 0 } };
+        const gpu_argument arguments[] = { ARG_TABLE(t), { 0 } };
         gpu_launch all = { 0 }, l;
         memset(&t, 0, sizeof t);
         for (; done < count && t.of.count < MOST_JOBS; done++) {

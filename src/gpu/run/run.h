@@ -27,6 +27,7 @@ typedef enum gpu_argument_kind {
     GPU_END, /* there are no more */
     GPU_VALUE,
     GPU_POINTER, /* to memory of the device */
+    GPU_TABLE,   /* of a kernel that has no other argument */
     GPU_VIEW
 } gpu_argument_kind;
 
@@ -41,12 +42,17 @@ typedef struct gpu_argument {
 #define GPU_KIND(x)                                                                    \
     _Generic(                                                                          \
         (x), void *: GPU_POINTER, const void *: GPU_POINTER,                           \
-        const int64_t *: GPU_POINTER, gpu_view: GPU_VIEW, default: GPU_VALUE)
+        const int64_t *: GPU_POINTER, gpu_view: GPU_VIEW, int: GPU_VALUE,              \
+        int64_t: GPU_VALUE)
 
-/* Makes an argument of a variable. */
+/* Makes an argument of a variable; or, the other one, of a table. */
 #define ARG(x)                                                                         \
     {                                                                                  \
         &(x), sizeof(x), GPU_KIND(x)                                                   \
+    }
+#define ARG_TABLE(x)                                                                   \
+    {                                                                                  \
+        &(x), sizeof(x), GPU_TABLE                                                     \
     }
 
 typedef struct gpu_task {

@@ -191,6 +191,12 @@ static danaus_status add_mma(
     return dn_gpu_conv_run_each(d, e, CONV_ORDER, filters * e->shape.n, order);
 }
 
+/* So many bytes further; of NULL, NULL. */
+static void *behind(void *memory, int64_t bytes)
+{
+    return memory ? (char *)memory + bytes : NULL;
+}
+
 /* Sums to windows, and these to gradients. */
 static danaus_status take(
     gpu_device *d, const gpu_conv_engine *e, const conv_job *job, int64_t first,
@@ -203,10 +209,9 @@ static danaus_status take(
     const conv_filter_sums *f = &job->filter;
     int is_more = f->is_more;
     int64_t reach = is_more && !is_periodic ? MIN(taps, MAX(positive, negative)) : taps;
-    char *dk = f->dk, *dk_reverse = f->dk_reverse, *dskip = f->dskip;
-    dk = dk ? dk + first * taps * size : NULL;
-    dk_reverse = dk_reverse ? dk_reverse + first * taps * size : NULL;
-    dskip = dskip ? dskip + first * size : NULL;
+    void *dk = behind(f->dk, first * taps * size);
+    void *dk_reverse = behind(f->dk_reverse, first * taps * size);
+    void *dskip = behind(f->dskip, first * size);
     gpu_conv_transform t = { .rows = dn_gpu_conv_filter_rows(e),
                              .y = { windows },
                              .points = sums,
