@@ -44,6 +44,7 @@ typedef struct gpu_facts {
        generations from 8.0 on have. tensor_*: the best instruction for a type, in a library. */
     int cores, mma, tensor_f16, tensor_bf16, tensor_tf32;
     int epilogues; /* a library ends products as dn_gpu_library_ends() says */
+    int no_f64;    /* the device computes nothing in f64 */
 } gpu_facts;
 
 /* Fills in clock, cores, rates and flops of a GPU whose arch and units are known. */

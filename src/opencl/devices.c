@@ -80,12 +80,14 @@ danaus_status dn_opencl_facts(
 {
     cl_uint units, megahertz;
     cl_ulong local, cache, memory;
+    cl_device_fp_config f64;
     TRY(check(cl, id));
     READ(id, CL_DEVICE_MAX_COMPUTE_UNITS, units);
     READ(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, megahertz);
     READ(id, CL_DEVICE_LOCAL_MEM_SIZE, local);
     READ(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, cache);
     READ(id, CL_DEVICE_GLOBAL_MEM_SIZE, memory);
+    READ(id, CL_DEVICE_DOUBLE_FP_CONFIG, f64);
     double clock = 1e6 * MAX(megahertz, 1);
     *facts = (gpu_facts){
         .arch = ordinal,
@@ -94,6 +96,7 @@ danaus_status dn_opencl_facts(
         .l2 = (int64_t)cache,
         .memory = (int64_t)memory,
         .bandwidth = 32 * clock * units,
+        .no_f64 = !f64,
     };
     dn_gpu_fill_rates(facts, clock);
     return DANAUS_OK;

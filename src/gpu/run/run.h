@@ -243,6 +243,9 @@ danaus_status dn_gpu_step(
 /* True if a library makes a part of a step. */
 int dn_gpu_needs_library(const ks_step *step);
 
+/* Fails for types of f64 where a device has none. */
+danaus_status dn_gpu_check_type(const gpu_device *d, danaus_dtype type);
+
 /* The number in a device's name: 1 in "cuda:1", 0 in "cuda". */
 danaus_status dn_gpu_ordinal(const char *name, const backend *b, int *ordinal);
 

@@ -130,6 +130,10 @@ FN unsigned short f16_store(float f)
 
 /* ---- element types ---- */
 
+#if !defined __OPENCL_C_VERSION__ || defined cl_khr_fp64
+#    define HAS_F64 1
+#endif
+
 #if defined TYPE_f64 || defined TYPE_c128
 typedef double real;
 #else
