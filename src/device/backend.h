@@ -247,6 +247,8 @@ struct backend {
     int shares_tuning; /* devices of one place have one table, which `open` sets */
     danaus_status (*list)(int index, danaus_device_info *info);
     danaus_status (*open)(const char *name, danaus_device **device);
+    /* danaus_device_open_queue(); NULL: this backend has no queues of OpenCL. */
+    danaus_status (*open_queue)(void *queue, danaus_device **device);
     void (*close)(danaus_device *dev);
     danaus_status (*describe)(const danaus_device *dev, danaus_device_info *info);
     int64_t (*room)(const danaus_device *dev); /* bytes that it can have at most */

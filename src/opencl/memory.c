@@ -103,6 +103,7 @@ void dn_opencl_close_queue(opencl_device *d)
 danaus_status dn_opencl_set_queue(opencl_device *d, cl_command_queue queue)
 {
     cl_context context = d->shared->context;
+    cl_command_queue_properties how = 0;
     if (!queue)
         queue = d->own;
     if (queue == d->queue)
@@ -114,6 +115,10 @@ danaus_status dn_opencl_set_queue(opencl_device *d, cl_command_queue queue)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "the queue belongs to another context than the device");
+    OPENCL_TRY(
+        d->cl, GetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof how, &how, NULL));
+    if (how & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the queue must run in order");
     OPENCL_TRY(d->cl, Finish(d->queue));
     if (queue != d->own)
         OPENCL_TRY(d->cl, RetainCommandQueue(queue));

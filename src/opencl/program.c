@@ -74,13 +74,15 @@ hash128 dn_opencl_hash(hash128 hash, int ordinal)
 {
     static const cl_device_info said[] = { CL_DEVICE_NAME, CL_DEVICE_VERSION,
                                            CL_DRIVER_VERSION };
-    const opencl_gpu *g = dn_opencl_open_gpu(ordinal);
+    opencl_gpu *g = dn_opencl_take_open(ordinal);
     hash = dn_hash_text(hash, options);
     for (int i = 0; g && i < 3; i++) {
         char words[1024] = "";
         g->cl->GetDeviceInfo(g->id, said[i], sizeof words, words, NULL);
         hash = dn_hash_text(hash, words);
     }
+    if (g)
+        dn_opencl_drop(g);
     return hash;
 }
 
@@ -171,23 +173,32 @@ static danaus_status write_source(source *s, const char *content)
     return append_text(s, content);
 }
 
+/* The source becomes the image, or what that is compiled from. */
+static danaus_status make_image(
+    const opencl_gpu *g, source *s, void **image, size_t *bytes, char **log,
+    int *refused)
+{
+    char folder[PATH_MAX];
+    if (log || dn_cache_folder(folder))
+        return compile(g, s, image, bytes, log, refused);
+    *image = s->at;
+    *bytes = s->length;
+    s->at = NULL;
+    return DANAUS_OK;
+}
+
 danaus_status dn_opencl_compile(
     const char *content, int ordinal, void **image, size_t *bytes, char **log,
     int *refused)
 {
-    const opencl_gpu *g = dn_opencl_open_gpu(ordinal);
+    opencl_gpu *g = dn_opencl_take_open(ordinal);
     source s = { .at = NULL };
-    char folder[PATH_MAX];
     if (!g)
         return dn_fail(DANAUS_ERR_ARGUMENT, "opencl:%d is not open", ordinal);
     danaus_status status = write_source(&s, content);
-    if (status == DANAUS_OK && !log && !dn_cache_folder(folder)) {
-        *image = s.at;
-        *bytes = s.length;
-        return DANAUS_OK;
-    }
     if (status == DANAUS_OK)
-        status = compile(g, &s, image, bytes, log, refused);
+        status = make_image(g, &s, image, bytes, log, refused);
+    dn_opencl_drop(g);
     dn_free(s.at);
     return status;
 }

@@ -53,6 +53,10 @@ static cl_int fails(const char *function)
 
 CALL(GetPlatformIDs, 0, (cl_uint n, cl_platform_id *to, cl_uint *count), n, to, count)
 CALL(
+    GetPlatformInfo, 0,
+    (cl_platform_id p, cl_platform_info what, size_t n, void *to, size_t *size), p,
+    what, n, to, size)
+CALL(
     GetDeviceIDs, 0,
     (cl_platform_id p, cl_device_type type, cl_uint n, cl_device_id *to,
      cl_uint *count),
@@ -63,6 +67,7 @@ MAKE(
      void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user,
      cl_int *error),
     with, n, d, notify, user, error)
+CALL(RetainContext, 1, (cl_context c), c)
 CALL(ReleaseContext, -1, (cl_context c), c)
 MAKE(
     CreateCommandQueueWithProperties, cl_command_queue,

@@ -168,14 +168,7 @@ static void little_local_memory_leaves_small_rows(void **state)
     free_life(&l);
 }
 
-/* ---- a device without f64 ---- */
-
-/* Kernels that the cache has were compiled before. */
-static void take_f64_away(void)
-{
-    assert_int_equal(setenv("DANAUS_CACHE", "", 1), 0);
-    opencl_calls = (opencl_control){ .no_f64 = 1 };
-}
+/* ---- the caller's context ---- */
 
 /* y = W x of a plan that may multiply factors out, of weights in memory of the device. */
 static danaus_status multiply_out(
@@ -204,6 +197,104 @@ static danaus_status multiply_out(
     danaus_ks_plan_destroy(plan);
     danaus_free(device, x);
     return status;
+}
+
+typedef struct caller {
+    const opencl_functions *cl;
+    cl_context context;
+    cl_command_queue queue;
+} caller;
+
+/* With a queue in order, or not. */
+static caller open_caller(cl_command_queue_properties how)
+{
+    const cl_queue_properties with[] = { CL_QUEUE_PROPERTIES, how, 0 };
+    caller c = { NULL, NULL, NULL };
+    cl_device_id id;
+    cl_int error;
+    assert_ok(dn_opencl_functions(&c.cl));
+    assert_ok(dn_opencl_find(c.cl, 0, &id));
+    c.context = c.cl->CreateContext(NULL, 1, &id, NULL, NULL, &error);
+    assert_non_null(c.context);
+    c.queue = c.cl->CreateCommandQueueWithProperties(c.context, id, with, &error);
+    assert_non_null(c.queue);
+    return c;
+}
+
+static void close_caller(const caller *c)
+{
+    assert_int_equal(c->cl->ReleaseCommandQueue(c->queue), 0);
+    assert_int_equal(c->cl->ReleaseContext(c->context), 0);
+}
+
+/* Copies to and fro by a device in the caller's queue. The caller fills its memory between. */
+static void callers_and_danaus_share_a_context(void **state)
+{
+    (void)state;
+    const float seven = 7;
+    float x[64] = { 0 };
+    danaus_device *own = NULL, *device = NULL;
+    void *memory = NULL;
+    opencl_calls = (opencl_control){ 0 };
+    caller c = open_caller(0);
+    assert_ok(danaus_device_open("opencl:0", &own));
+    assert_ok(danaus_device_open_queue(c.queue, &device));
+    assert_string_equal(device->name, "opencl:0");
+    assert_status(danaus_device_set_stream(own, c.queue), DANAUS_ERR_ARGUMENT);
+    assert_ok(danaus_alloc(device, sizeof x, &memory));
+    assert_ok(danaus_upload(device, memory, x, sizeof x));
+    assert_int_equal(
+        c.cl->EnqueueSVMMemFill(
+            c.queue, memory, &seven, sizeof seven, sizeof x, 0, NULL, NULL),
+        0);
+    assert_ok(danaus_download(device, x, memory, sizeof x));
+    assert_true(x[0] == 7 && x[63] == 7);
+    danaus_device_close(own);
+    close_caller(&c); /* the device keeps both */
+    assert_ok(danaus_upload(device, memory, x, sizeof x));
+    danaus_free(device, memory);
+    danaus_device_close(device);
+    assert_int_equal(opencl_calls.alive, 0);
+}
+
+static void plans_run_in_the_callers_context(void **state)
+{
+    (void)state;
+    chain_life l = begin_life();
+    array y = array_make(DANAUS_F32, vector_of(&plain));
+    danaus_device *device = NULL;
+    caller c = open_caller(0);
+    assert_ok(danaus_device_open_queue(c.queue, &device));
+    assert_ok(multiply_out(device, &l, DANAUS_F32, y.data));
+    for (int64_t i = 0; i < y.count; i++)
+        assert_float_equal(((float *)y.data)[i], ((float *)l.expected.data)[i], 1e-5);
+    danaus_device_close(device);
+    close_caller(&c);
+    assert_int_equal(opencl_calls.alive, 0);
+    array_free(&y);
+    free_life(&l);
+}
+
+static void queues_run_in_order(void **state)
+{
+    (void)state;
+    danaus_device *device = NULL;
+    opencl_calls = (opencl_control){ 0 };
+    caller c = open_caller(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    assert_status(danaus_device_open_queue(c.queue, &device), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_device_open_queue(NULL, &device), DANAUS_ERR_ARGUMENT);
+    assert_null(device);
+    close_caller(&c);
+    assert_int_equal(opencl_calls.alive, 0);
+}
+
+/* ---- a device without f64 ---- */
+
+/* Kernels that the cache has were compiled before. */
+static void take_f64_away(void)
+{
+    assert_int_equal(setenv("DANAUS_CACHE", "", 1), 0);
+    opencl_calls = (opencl_control){ .no_f64 = 1 };
 }
 
 static void f32_needs_no_f64(void **state)
@@ -256,6 +347,9 @@ int main(void)
         cmocka_unit_test(a_device_may_be_lost),
         cmocka_unit_test(a_compiler_may_refuse_everything),
         cmocka_unit_test(little_local_memory_leaves_small_rows),
+        cmocka_unit_test(callers_and_danaus_share_a_context),
+        cmocka_unit_test(plans_run_in_the_callers_context),
+        cmocka_unit_test(queues_run_in_order),
         cmocka_unit_test(f32_needs_no_f64),
         cmocka_unit_test(f64_is_refused_without_it),
     };
