@@ -29,16 +29,16 @@ static cl_int fails(const char *function)
     return is_it && c->number ? c->error : CL_SUCCESS;
 }
 
-/* A function that returns an error; after success, `alive` objects are there in addition. */
+/* A function that returns an error; after success, `alive` objects are there in addition. What
+   gives something back does that also where it fails. */
 #define CALL(NAME, ALIVE, PARAMETERS, ...)                                             \
     static cl_int CL_API_CALL watched_##NAME PARAMETERS                                \
     {                                                                                  \
-        cl_int error = fails(#NAME);                                                   \
-        if (error)                                                                     \
-            return error;                                                              \
-        error = real.NAME(__VA_ARGS__);                                                \
-        opencl_calls.alive += error ? 0 : ALIVE;                                       \
-        return error;                                                                  \
+        cl_int error = fails(#NAME), found = 0;                                        \
+        if (!error || ALIVE < 0)                                                       \
+            found = real.NAME(__VA_ARGS__);                                            \
+        opencl_calls.alive += (error || found) && ALIVE >= 0 ? 0 : ALIVE;              \
+        return error ? error : found;                                                  \
     }
 
 /* A function that makes an object, with *error as its last parameter. */
