@@ -64,11 +64,19 @@ typedef void *gpu_function;
 typedef struct gpu_driver gpu_driver;       /* run/run.h */
 typedef struct gpu_shared gpu_shared;       /* run/run.h */
 typedef struct gpu_constants gpu_constants; /* run/conv/constants.c */
+/* Scratch that the caller gives: memory that is lent, or an allocator; else the driver's own. */
+typedef struct gpu_scratch {
+    void *lent; /* NULL: none */
+    size_t bytes;
+    danaus_allocator allocator; /* without functions: none */
+} gpu_scratch;
+
 typedef struct gpu_device {
     danaus_device base;
     gpu_facts facts;
     gpu_shared *shared; /* with other devices on the GPU */
     void *scratch;      /* of the call that runs */
+    gpu_scratch callers;
 } gpu_device;
 
 typedef struct gpu_launch {

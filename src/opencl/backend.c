@@ -143,9 +143,7 @@ static danaus_status set_scratch(
     opencl_device *d, void *lent, size_t bytes, const danaus_allocator *allocator)
 {
     OPENCL_TRY(d->cl, Finish(d->queue));
-    d->lent = lent;
-    d->lent_bytes = bytes;
-    d->allocator = allocator ? *allocator : (danaus_allocator){ 0 };
+    dn_gpu_set_scratch(&d->gpu, lent, bytes, allocator);
     return DANAUS_OK;
 }
 

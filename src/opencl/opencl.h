@@ -49,9 +49,8 @@ struct opencl_device {
     const opencl_functions *cl;
     opencl_device *next; /* on this device of OpenCL */
     cl_command_queue own, queue;
-    void *scratch, *lent;
-    size_t scratch_bytes, lent_bytes;
-    danaus_allocator allocator; /* without functions: none */
+    void *scratch; /* of its own */
+    size_t scratch_bytes;
 };
 
 /* A compiled text, and what a gpu_function is. */

@@ -243,6 +243,16 @@ danaus_status dn_gpu_step(
 /* True if a library makes a part of a step. */
 int dn_gpu_needs_library(const ks_step *step);
 
+/* Where scratch comes from: memory that is lent, or an allocator; NULL both: the driver. */
+void dn_gpu_set_scratch(
+    gpu_device *d, void *lent, size_t bytes, const danaus_allocator *allocator);
+/* *memory: scratch of a call from the caller, whose name of the stream this is; NULL: the driver
+   has to give it. */
+danaus_status dn_gpu_ask_scratch(
+    const gpu_device *d, size_t bytes, void *stream, void **memory);
+/* A call's work is enqueued: an allocator's memory is its own again when the stream gets there. */
+void dn_gpu_give_scratch(gpu_device *d, void *stream);
+
 /* Fails for types of f64 where a device has none. */
 danaus_status dn_gpu_check_type(const gpu_device *d, danaus_dtype type);
 
