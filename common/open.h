@@ -27,7 +27,7 @@ typedef struct plan_options {
       "NAME",                                                                          \
       "where to compute: cpu, or cpu:scalar, cpu:avx2,\n"                              \
       "cpu:avx512, cpu:neon for at most that\n"                                        \
-      "instruction set; cuda:0 for the first GPU" },                                   \
+      "instruction set; cuda:0 or opencl:0 for a GPU" },                               \
         { "threads",    0,   ARG_COUNT,                                                \
           &(o).threads, "N", "threads of a product; 0: one for each\nprocessor" },     \
     {                                                                                  \

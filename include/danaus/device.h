@@ -69,6 +69,10 @@ DANAUS_API danaus_status danaus_device_list(int index, danaus_device_info *info)
 DANAUS_API danaus_status danaus_device_open(const char *name, danaus_device **device);
 DANAUS_API void danaus_device_close(danaus_device *device); /* NULL is fine */
 
+/* OpenCL only: opens the device of a cl_command_queue, in the queue's context, and runs in this
+   queue, which must run in order. The device keeps queue and context until it is closed. */
+DANAUS_API danaus_status danaus_device_open_queue(void *queue, danaus_device **device);
+
 DANAUS_API danaus_status
 danaus_device_describe(const danaus_device *device, danaus_device_info *info);
 
@@ -181,7 +185,10 @@ DANAUS_API danaus_status danaus_library_locate(const char *library, const char *
 DANAUS_API danaus_status
 danaus_device_calibrate(danaus_device *device, danaus_progress_fn progress, void *user);
 
-/* Device memory, aligned to 256 bytes; on a CPU it is plain memory. */
+/* Device memory, aligned to 256 bytes; on a CPU it is plain memory. On a device of OpenCL it is
+   shared virtual memory of the device's context, which kernels of the caller take with
+   clSetKernelArgSVMPointer. There x, y and all other operands, and lent scratch, are pointers
+   into such memory; a cl_mem is none. */
 DANAUS_API danaus_status
 danaus_alloc(danaus_device *device, size_t bytes, void **memory);
 DANAUS_API void danaus_free(danaus_device *device, void *memory);

@@ -54,7 +54,7 @@ class Device:
 
     Parameters
     ----------
-    name : "cpu", "cpu:avx2" (at most that instruction set), "cuda:0", ...
+    name : "cpu", "cpu:avx2" (at most that instruction set), "cuda:0", "opencl:0", ...
     threads : processors that one product may use; 0: all that the process may use.
     """
 

@@ -95,13 +95,10 @@ struct cuda_device {
     const cuda_driver *driver;
     cuda_device *next; /* on this GPU */
     cuda_stream streams[STREAMS];
-    cuda_stream *now; /* of the caller's stream */
-    int64_t switches; /* from stream to stream */
-    cu_stream stream; /* where work goes: the caller's, or one that is captured */
-    void *workspace;  /* of cuBLAS, for the call that runs */
-    void *lent;       /* NULL: none */
-    size_t lent_bytes;
-    danaus_allocator allocator; /* without functions: none */
+    cuda_stream *now;      /* of the caller's stream */
+    int64_t switches;      /* from stream to stream */
+    cu_stream stream;      /* where work goes: the caller's, or one that is captured */
+    void *workspace;       /* of cuBLAS, for the call that runs */
     cuda_memory_list kept; /* until the device closes, for graphs of the caller's */
     nvml_device nvml;      /* NULL until it is asked for */
     cuda_staging *staging; /* NULL until something large comes from the host */

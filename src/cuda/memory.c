@@ -259,7 +259,7 @@ static danaus_status go_to(cuda_device *d, cu_stream stream)
         to->is_left = 0;
     } else if (to->is_left && waits)
         CUDA_TRY(d->driver, StreamWaitEvent(stream, to->left, 0));
-    if (d->lent && from->is_left && waits)
+    if (d->gpu.callers.lent && from->is_left && waits)
         CUDA_TRY(d->driver, StreamWaitEvent(stream, from->left, 0));
     to->stream = d->stream = stream;
     to->used = ++d->switches;
@@ -298,9 +298,7 @@ danaus_status dn_cuda_set_scratch(
     danaus_status status = lent || allocator ? end_all_scratch(d) : DANAUS_OK;
     dn_cuda_set_capture_mode(d->driver, mode);
     TRY(status);
-    d->lent = lent;
-    d->lent_bytes = bytes;
-    d->allocator = allocator ? *allocator : (danaus_allocator){ 0 };
+    dn_gpu_set_scratch(&d->gpu, lent, bytes, allocator);
     return DANAUS_OK;
 }
 
@@ -336,37 +334,15 @@ static danaus_status grow(cuda_device *d, size_t bytes, int capturing)
     return status;
 }
 
-static danaus_status ask_allocator(cuda_device *d, size_t bytes, void **memory)
-{
-    const danaus_allocator *a = &d->allocator;
-    void *m = NULL;
-    danaus_status status = a->alloc(a->user, bytes, d->stream, &m);
-    if (status != DANAUS_OK)
-        return dn_fail(
-            status, "the allocator did not give %zu bytes of scratch", bytes);
-    *memory = m;
-    if ((uintptr_t)m % DANAUS_SCRATCH_ALIGN == 0 && m)
-        return DANAUS_OK;
-    a->free(a->user, m, d->stream);
-    return dn_fail(
-        DANAUS_ERR_ARGUMENT, "scratch of an allocator must be aligned to %d bytes",
-        DANAUS_SCRATCH_ALIGN);
-}
-
 static danaus_status find_scratch(
     cuda_device *d, size_t bytes, int capturing, void **memory)
 {
-    if (d->allocator.alloc)
-        return ask_allocator(d, bytes, memory);
-    if (d->lent && bytes > d->lent_bytes)
-        return dn_fail(
-            DANAUS_ERR_MEMORY,
-            "this product needs %zu bytes of scratch, the device was lent %zu", bytes,
-            d->lent_bytes);
-    if (!d->lent && bytes > d->now->bytes)
+    TRY(dn_gpu_ask_scratch(&d->gpu, bytes, d->stream, memory));
+    if (!*memory && bytes > d->now->bytes)
         TRY(grow(d, bytes, capturing));
     d->now->is_captured |= capturing;
-    *memory = d->lent ? d->lent : d->now->scratch;
+    if (!*memory)
+        *memory = d->now->scratch;
     return DANAUS_OK;
 }
 
@@ -392,8 +368,6 @@ danaus_status dn_cuda_take_scratch(cuda_device *d, gpu_need need, int capturing)
 
 void dn_cuda_give_scratch(cuda_device *d)
 {
-    const danaus_allocator *a = &d->allocator;
-    if (a->free && d->gpu.scratch)
-        a->free(a->user, d->gpu.scratch, d->stream);
-    d->gpu.scratch = d->workspace = NULL;
+    dn_gpu_give_scratch(&d->gpu, d->stream);
+    d->workspace = NULL;
 }

@@ -176,7 +176,7 @@ typedef struct ks_gradient_operands {
 typedef struct pack_map pack_map;
 
 /* The product of two factors multiplied out, to[a][b][c][d] of the pattern that holds it, in
-   f64 or c128. */
+   the type `wide` (pack_backend) that the device has for it. */
 typedef struct ks_merge {
     danaus_pattern left, right, product;
     danaus_dtype left_type, right_type;
@@ -210,6 +210,9 @@ typedef struct pack_backend {
     danaus_status (*pack)(
         danaus_device *dev, danaus_dtype type, const pack_job *jobs, int count);
     danaus_status (*merge)(danaus_device *dev, const ks_merge *m);
+    /* The type in which factors are multiplied out: f64 or, of a complex type, c128; f32 or c64 on
+       a device without f64. */
+    danaus_dtype (*wide)(const danaus_device *dev, danaus_dtype type);
 } pack_backend;
 
 /* Numbers p of `columns` columns, at p next + s across elements from `data` on. */
@@ -244,6 +247,8 @@ struct backend {
     int shares_tuning; /* devices of one place have one table, which `open` sets */
     danaus_status (*list)(int index, danaus_device_info *info);
     danaus_status (*open)(const char *name, danaus_device **device);
+    /* danaus_device_open_queue(); NULL: this backend has no queues of OpenCL. */
+    danaus_status (*open_queue)(void *queue, danaus_device **device);
     void (*close)(danaus_device *dev);
     danaus_status (*describe)(const danaus_device *dev, danaus_device_info *info);
     int64_t (*room)(const danaus_device *dev); /* bytes that it can have at most */

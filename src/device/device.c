@@ -101,11 +101,10 @@ danaus_status danaus_device_list(int index, danaus_device_info *info)
     return DANAUS_OK;
 }
 
-static danaus_status open_device(
-    const backend *b, const char *name, danaus_device **device)
+/* A device that its backend has opened gets its table, or is closed. */
+static danaus_status finish_opening(
+    const backend *b, danaus_device *dev, danaus_device **device)
 {
-    danaus_device *dev;
-    TRY(b->open(name, &dev));
     dev->backend = b;
     danaus_status status =
         b->shares_tuning ? DANAUS_OK : dn_tuning_open(dev, &dev->tuning);
@@ -123,13 +122,29 @@ danaus_status danaus_device_open(const char *name, danaus_device **device)
     size_t length = strcspn(name, ":");
     for (int b = 0; b < BACKENDS; b++)
         if (strlen(backends[b]->name) == length &&
-            !strncmp(backends[b]->name, name, length))
-            return open_device(backends[b], name, device);
+            !strncmp(backends[b]->name, name, length)) {
+            danaus_device *dev;
+            TRY(backends[b]->open(name, &dev));
+            return finish_opening(backends[b], dev, device);
+        }
     return dn_fail(
         DANAUS_ERR_ARGUMENT,
         "there is no device \"%.40s\": names are cpu, cpu:avx2 and the like, and "
         "cuda:0",
         name);
+}
+
+danaus_status danaus_device_open_queue(void *queue, danaus_device **device)
+{
+    if (!queue || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a queue and a place are needed");
+    for (int b = 0; b < BACKENDS; b++)
+        if (backends[b]->open_queue) {
+            danaus_device *dev;
+            TRY(backends[b]->open_queue(queue, &dev));
+            return finish_opening(backends[b], dev, device);
+        }
+    return dn_fail(DANAUS_ERR_UNSUPPORTED, "this build of danaus has no OpenCL");
 }
 
 void danaus_device_close(danaus_device *device)

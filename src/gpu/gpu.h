@@ -44,6 +44,7 @@ typedef struct gpu_facts {
        generations from 8.0 on have. tensor_*: the best instruction for a type, in a library. */
     int cores, mma, tensor_f16, tensor_bf16, tensor_tf32;
     int epilogues; /* a library ends products as dn_gpu_library_ends() says */
+    int no_f64;    /* the device computes nothing in f64 */
 } gpu_facts;
 
 /* Fills in clock, cores, rates and flops of a GPU whose arch and units are known. */
@@ -63,11 +64,19 @@ typedef void *gpu_function;
 typedef struct gpu_driver gpu_driver;       /* run/run.h */
 typedef struct gpu_shared gpu_shared;       /* run/run.h */
 typedef struct gpu_constants gpu_constants; /* run/conv/constants.c */
+/* Scratch that the caller gives: memory that is lent, or an allocator; else the driver's own. */
+typedef struct gpu_scratch {
+    void *lent; /* NULL: none */
+    size_t bytes;
+    danaus_allocator allocator; /* without functions: none */
+} gpu_scratch;
+
 typedef struct gpu_device {
     danaus_device base;
     gpu_facts facts;
     gpu_shared *shared; /* with other devices on the GPU */
     void *scratch;      /* of the call that runs */
+    gpu_scratch callers;
 } gpu_device;
 
 typedef struct gpu_launch {

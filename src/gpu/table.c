@@ -262,6 +262,8 @@ const kernel dn_gpu_kernels[] = {
     FOR_ALL(GATHER),
     MERGE(f64),
     MERGE(c128),
+    MERGE(f32),
+    MERGE(c64),
     FOR_ALL(DW_SIMT),
     BLAS(f32, 0),
     LIBRARY(blas, "f32.columns", f32, 0, 1),

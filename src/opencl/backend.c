@@ -22,21 +22,29 @@ static danaus_status opencl_list(int index, danaus_device_info *info)
     return dn_opencl_describe(cl, id, index, info);
 }
 
-static danaus_status opencl_open(const char *name, danaus_device **device)
+static danaus_status open_in(int ordinal, cl_context context, opencl_device **device)
 {
-    int ordinal = 0;
-    TRY(dn_gpu_ordinal(name, &dn_backend_opencl, &ordinal));
     opencl_device *d = dn_calloc(1, sizeof *d);
     if (!d)
         return dn_fail_memory(sizeof *d, "a device");
     d->gpu.base.backend = &dn_backend_opencl;
     snprintf(d->gpu.base.name, sizeof d->gpu.base.name, "opencl:%d", ordinal);
-    danaus_status status = dn_opencl_share(d, ordinal);
+    danaus_status status = dn_opencl_share(d, ordinal, context);
     if (status == DANAUS_OK)
-        *device = &d->gpu.base;
+        *device = d;
     else
         dn_free(d);
     return status;
+}
+
+static danaus_status opencl_open(const char *name, danaus_device **device)
+{
+    opencl_device *d = NULL;
+    int ordinal = 0;
+    TRY(dn_gpu_ordinal(name, &dn_backend_opencl, &ordinal));
+    TRY(open_in(ordinal, NULL, &d));
+    *device = &d->gpu.base;
+    return DANAUS_OK;
 }
 
 /* After fork() all but our memory is the parent's. */
@@ -46,7 +54,7 @@ static void opencl_close(danaus_device *dev)
     opencl_device *d = opencl(dev);
     if (dn_opencl_functions(&cl) == DANAUS_OK) {
         dn_opencl_close_queue(d);
-        dn_opencl_unshare(d);
+        dn_opencl_drop(d->shared);
     }
     dn_free(d);
 }
@@ -63,6 +71,28 @@ static int64_t opencl_room(const danaus_device *dev)
 }
 
 /* ---- queues ---- */
+
+static danaus_status opencl_open_queue(void *queue, danaus_device **device)
+{
+    const opencl_functions *cl;
+    opencl_device *d = NULL;
+    cl_context context;
+    cl_device_id id;
+    int ordinal;
+    TRY(dn_opencl_functions(&cl));
+    OPENCL_TRY(
+        cl,
+        GetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
+    OPENCL_TRY(cl, GetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof id, &id, NULL));
+    TRY(dn_opencl_number(cl, id, &ordinal));
+    TRY(open_in(ordinal, context, &d));
+    danaus_status status = dn_opencl_set_queue(d, queue);
+    if (status == DANAUS_OK)
+        *device = &d->gpu.base;
+    else
+        opencl_close(&d->gpu.base);
+    return status;
+}
 
 static danaus_status opencl_sync(danaus_device *dev)
 {
@@ -113,9 +143,7 @@ static danaus_status set_scratch(
     opencl_device *d, void *lent, size_t bytes, const danaus_allocator *allocator)
 {
     OPENCL_TRY(d->cl, Finish(d->queue));
-    d->lent = lent;
-    d->lent_bytes = bytes;
-    d->allocator = allocator ? *allocator : (danaus_allocator){ 0 };
+    dn_gpu_set_scratch(&d->gpu, lent, bytes, allocator);
     return DANAUS_OK;
 }
 
@@ -135,6 +163,7 @@ const backend dn_backend_opencl = {
     .shares_tuning = 1,
     .list = opencl_list,
     .open = opencl_open,
+    .open_queue = opencl_open_queue,
     .close = opencl_close,
     .describe = opencl_describe,
     .room = opencl_room,
@@ -159,4 +188,6 @@ const backend dn_backend_opencl = {
     .picking = dn_gpu_picking,
     .packing = dn_gpu_packing,
     .pack = &dn_gpu_pack_backend,
+    .conv = &dn_gpu_conv_backend,
+    .nn = &dn_gpu_nn_backend,
 };

@@ -34,7 +34,7 @@ static void add_devices(
     }
 }
 
-danaus_status dn_opencl_find(const opencl_functions *cl, int ordinal, cl_device_id *id)
+static device_list list_devices(const opencl_functions *cl)
 {
     cl_platform_id platforms[MOST_PLATFORMS];
     cl_uint count = 0;
@@ -44,6 +44,12 @@ danaus_status dn_opencl_find(const opencl_functions *cl, int ordinal, cl_device_
     for (int processors = 0; processors < 2; processors++)
         for (cl_uint i = 0; i < MIN(count, MOST_PLATFORMS); i++)
             add_devices(cl, platforms[i], processors, &list);
+    return list;
+}
+
+danaus_status dn_opencl_find(const opencl_functions *cl, int ordinal, cl_device_id *id)
+{
+    device_list list = list_devices(cl);
     if (ordinal >= list.count)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
@@ -53,8 +59,23 @@ danaus_status dn_opencl_find(const opencl_functions *cl, int ordinal, cl_device_
     return DANAUS_OK;
 }
 
+danaus_status dn_opencl_number(
+    const opencl_functions *cl, cl_device_id id, int *ordinal)
+{
+    device_list list = list_devices(cl);
+    for (int i = 0; i < list.count; i++)
+        if (list.id[i] == id) {
+            *ordinal = i;
+            return DANAUS_OK;
+        }
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED,
+        "the queue's device is a part of one, or is not listed");
+}
+
 /* ---- facts ---- */
 
+/* A variable, or an array of characters. */
 #define READ(id, name, value)                                                          \
     OPENCL_TRY(cl, GetDeviceInfo(id, name, sizeof(value), &(value), NULL))
 
@@ -80,12 +101,14 @@ danaus_status dn_opencl_facts(
 {
     cl_uint units, megahertz;
     cl_ulong local, cache, memory;
+    cl_device_fp_config f64;
     TRY(check(cl, id));
     READ(id, CL_DEVICE_MAX_COMPUTE_UNITS, units);
     READ(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, megahertz);
     READ(id, CL_DEVICE_LOCAL_MEM_SIZE, local);
     READ(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, cache);
     READ(id, CL_DEVICE_GLOBAL_MEM_SIZE, memory);
+    READ(id, CL_DEVICE_DOUBLE_FP_CONFIG, f64);
     double clock = 1e6 * MAX(megahertz, 1);
     *facts = (gpu_facts){
         .arch = ordinal,
@@ -94,19 +117,25 @@ danaus_status dn_opencl_facts(
         .l2 = (int64_t)cache,
         .memory = (int64_t)memory,
         .bandwidth = 32 * clock * units,
+        .no_f64 = !f64,
     };
     dn_gpu_fill_rates(facts, clock);
     return DANAUS_OK;
 }
 
-/* A text that the device says of itself, cut to what has room. */
-static danaus_status read_text(
-    const opencl_functions *cl, cl_device_id id, cl_device_info what, char *to,
-    size_t room)
+#define MOST_NAME 1024
+
+/* "NAME (PLATFORM)", cut to what has room. */
+static danaus_status read_names(
+    const opencl_functions *cl, cl_device_id id, char *to, size_t room)
 {
-    char said[1024] = "";
-    OPENCL_TRY(cl, GetDeviceInfo(id, what, sizeof said, said, NULL));
-    snprintf(to, room, "%.*s", (int)room - 1, said);
+    char name[MOST_NAME] = "", platform[MOST_NAME] = "";
+    cl_platform_id by;
+    READ(id, CL_DEVICE_PLATFORM, by);
+    READ(id, CL_DEVICE_NAME, name);
+    OPENCL_TRY(
+        cl, GetPlatformInfo(by, CL_PLATFORM_NAME, sizeof platform, platform, NULL));
+    snprintf(to, room, "%.50s (%.40s)", name, platform);
     return DANAUS_OK;
 }
 
@@ -115,14 +144,14 @@ danaus_status dn_opencl_describe(
 {
     danaus_device_info i = { 0 };
     gpu_facts facts;
-    char version[] = "OpenCL 3.0"; /* "OpenCL 3.0 and what the maker adds" */
+    char version[MOST_NAME] = ""; /* "OpenCL 3.0 and what the maker adds" */
     TRY(dn_opencl_facts(cl, id, ordinal, &facts));
-    TRY(read_text(cl, id, CL_DEVICE_NAME, i.description, sizeof i.description));
-    TRY(read_text(cl, id, CL_DEVICE_VERSION, version, sizeof version));
+    TRY(read_names(cl, id, i.description, sizeof i.description));
+    READ(id, CL_DEVICE_VERSION, version);
     i.memory = facts.memory;
     i.cache = facts.l2;
     snprintf(i.name, sizeof i.name, "opencl:%d", ordinal);
-    snprintf(i.instructions, sizeof i.instructions, "%s", version);
+    snprintf(i.instructions, sizeof i.instructions, "%.10s", version);
     *info = i;
     return DANAUS_OK;
 }

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-#define MOST_SCALAR    8 /* bytes; larger values are tables */
 #define MOST_RUNS      9
 #define ENOUGH_SECONDS 0.02
 
@@ -36,14 +35,13 @@ static danaus_status set_table(
     return error ? dn_opencl_status(error, "SetKernelExecInfo") : DANAUS_OK;
 }
 
-/* A kernel has one table at most. */
 static danaus_status set_argument(
     opencl_device *d, const opencl_kernel *k, cl_uint n, const gpu_argument *a,
     cl_mem *table)
 {
     if (a->kind == GPU_POINTER)
         OPENCL_TRY(d->cl, SetKernelArgSVMPointer(k->kernel, n, *(void *const *)a->at));
-    else if (a->bytes > MOST_SCALAR)
+    else if (a->kind == GPU_TABLE)
         TRY(set_table(d, k, n, a, table));
     else
         OPENCL_TRY(d->cl, SetKernelArg(k->kernel, n, a->bytes, a->at));

@@ -103,6 +103,7 @@ void dn_opencl_close_queue(opencl_device *d)
 danaus_status dn_opencl_set_queue(opencl_device *d, cl_command_queue queue)
 {
     cl_context context = d->shared->context;
+    cl_command_queue_properties how = 0;
     if (!queue)
         queue = d->own;
     if (queue == d->queue)
@@ -114,6 +115,10 @@ danaus_status dn_opencl_set_queue(opencl_device *d, cl_command_queue queue)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "the queue belongs to another context than the device");
+    OPENCL_TRY(
+        d->cl, GetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof how, &how, NULL));
+    if (how & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the queue must run in order");
     OPENCL_TRY(d->cl, Finish(d->queue));
     if (queue != d->own)
         OPENCL_TRY(d->cl, RetainCommandQueue(queue));
@@ -131,21 +136,6 @@ static void *stream_of(const opencl_device *d)
     return d->queue == d->own ? NULL : d->queue;
 }
 
-static danaus_status ask_allocator(opencl_device *d, size_t bytes, void **memory)
-{
-    const danaus_allocator *a = &d->allocator;
-    danaus_status status = a->alloc(a->user, bytes, stream_of(d), memory);
-    if (status != DANAUS_OK)
-        return dn_fail(
-            status, "the allocator did not give %zu bytes of scratch", bytes);
-    if (*memory && (uintptr_t)*memory % DANAUS_SCRATCH_ALIGN == 0)
-        return DANAUS_OK;
-    a->free(a->user, *memory, stream_of(d));
-    return dn_fail(
-        DANAUS_ERR_ARGUMENT, "scratch of an allocator must be aligned to %d bytes",
-        DANAUS_SCRATCH_ALIGN);
-}
-
 static danaus_status grow(opencl_device *d, size_t bytes)
 {
     dn_opencl_free(d->shared, d->scratch);
@@ -161,24 +151,16 @@ danaus_status dn_opencl_take_scratch(opencl_device *d, size_t bytes)
     d->gpu.scratch = NULL;
     if (!bytes)
         return DANAUS_OK;
-    if (d->allocator.alloc)
-        return ask_allocator(d, bytes, &d->gpu.scratch);
-    if (d->lent && bytes > d->lent_bytes)
-        return dn_fail(
-            DANAUS_ERR_MEMORY,
-            "this product needs %zu bytes of scratch, the device was lent %zu", bytes,
-            d->lent_bytes);
-    if (!d->lent && bytes > d->scratch_bytes)
+    TRY(dn_gpu_ask_scratch(&d->gpu, bytes, stream_of(d), &d->gpu.scratch));
+    if (d->gpu.scratch)
+        return DANAUS_OK;
+    if (bytes > d->scratch_bytes)
         TRY(grow(d, bytes));
-    d->gpu.scratch = d->lent ? d->lent : d->scratch;
+    d->gpu.scratch = d->scratch;
     return DANAUS_OK;
 }
 
-/* An allocator's memory is its own again when the queue gets there. */
 void dn_opencl_give_scratch(opencl_device *d)
 {
-    const danaus_allocator *a = &d->allocator;
-    if (a->free && d->gpu.scratch)
-        a->free(a->user, d->gpu.scratch, stream_of(d));
-    d->gpu.scratch = NULL;
+    dn_gpu_give_scratch(&d->gpu, stream_of(d));
 }

@@ -22,13 +22,14 @@ typedef struct opencl_block {
     void *allocated, *memory;
 } opencl_block;
 
-/* A device of OpenCL, for all of our devices on it: shared.c. */
+/* A context of a device of OpenCL, for all of our devices in it: shared.c. */
 typedef struct opencl_device opencl_device;
 typedef struct opencl_gpu opencl_gpu;
 struct opencl_gpu {
     gpu_shared base;
     opencl_gpu *next;
     int ordinal, users;
+    int is_callers; /* the context: there may be others of this device */
     const opencl_functions *cl;
     cl_device_id id;
     cl_context context;
@@ -48,9 +49,8 @@ struct opencl_device {
     const opencl_functions *cl;
     opencl_device *next; /* on this device of OpenCL */
     cl_command_queue own, queue;
-    void *scratch, *lent;
-    size_t scratch_bytes, lent_bytes;
-    danaus_allocator allocator; /* without functions: none */
+    void *scratch; /* of its own */
+    size_t scratch_bytes;
 };
 
 /* A compiled text, and what a gpu_function is. */
@@ -75,16 +75,20 @@ danaus_status dn_opencl_status(cl_int error, const char *call);
 
 /* Devices of all platforms by number, graphics cards before processors: devices.c. */
 danaus_status dn_opencl_find(const opencl_functions *cl, int ordinal, cl_device_id *id);
+danaus_status dn_opencl_number(
+    const opencl_functions *cl, cl_device_id id, int *ordinal);
 danaus_status dn_opencl_facts(
     const opencl_functions *cl, cl_device_id id, int ordinal, gpu_facts *facts);
 danaus_status dn_opencl_describe(
     const opencl_functions *cl, cl_device_id id, int ordinal, danaus_device_info *info);
 
-/* Gives a device what it shares with others: shared.c. */
-danaus_status dn_opencl_share(opencl_device *d, int ordinal);
-void dn_opencl_unshare(opencl_device *d);
-/* The one of this number that is open. */
-opencl_gpu *dn_opencl_open_gpu(int ordinal);
+/* Gives a device what it shares with others in a context, or in danaus' own if that is NULL:
+   shared.c. */
+danaus_status dn_opencl_share(opencl_device *d, int ordinal, cl_context context);
+/* One of this number that is open, with one user more; or NULL. */
+opencl_gpu *dn_opencl_take_open(int ordinal);
+/* One user less, and at last the end. */
+void dn_opencl_drop(opencl_gpu *g);
 
 /* Memory that all kernels of a context reach: memory.c. To free it waits for all queues. */
 danaus_status dn_opencl_alloc(opencl_gpu *g, size_t bytes, void **memory);

@@ -4,10 +4,16 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "gpu/run/images/cache.h"
 
+#include <limits.h>
 #include <string.h>
 
 static const char options[] = "-cl-std=CL1.2 -w";
+
+/* How a source begins. Where the disk keeps no images, an image is its source: then a driver
+   builds it once, not a second time from its binary. */
+static const char mark[] = "// OpenCL C 1.2\n";
 
 /* ---- texts with what they include ---- */
 
@@ -68,13 +74,15 @@ hash128 dn_opencl_hash(hash128 hash, int ordinal)
 {
     static const cl_device_info said[] = { CL_DEVICE_NAME, CL_DEVICE_VERSION,
                                            CL_DRIVER_VERSION };
-    const opencl_gpu *g = dn_opencl_open_gpu(ordinal);
+    opencl_gpu *g = dn_opencl_take_open(ordinal);
     hash = dn_hash_text(hash, options);
     for (int i = 0; g && i < 3; i++) {
         char words[1024] = "";
         g->cl->GetDeviceInfo(g->id, said[i], sizeof words, words, NULL);
         hash = dn_hash_text(hash, words);
     }
+    if (g)
+        dn_opencl_drop(g);
     return hash;
 }
 
@@ -126,68 +134,109 @@ static danaus_status read_image(
     return DANAUS_OK;
 }
 
-static danaus_status build(
-    const opencl_gpu *g, cl_program program, void **image, size_t *bytes, char **log,
-    int *refused)
+/* *refused, unless it is NULL, becomes 1 where the program is at fault. */
+static danaus_status build(const opencl_gpu *g, cl_program program, int *refused)
 {
     cl_int error = g->cl->BuildProgram(program, 1, &g->id, options, NULL, NULL);
-    char *said = error || log ? read_log(g, program) : NULL;
-    if (error && refused)
+    if (!error)
+        return DANAUS_OK;
+    char *log = read_log(g, program);
+    danaus_status status = refuse(error, log);
+    dn_free(log);
+    if (refused)
         *refused = 1;
-    danaus_status status =
-        error ? refuse(error, said) : read_image(g, program, image, bytes);
-    if (log && status == DANAUS_OK)
-        *log = said;
-    else
-        dn_free(said);
     return status;
+}
+
+static danaus_status compile(
+    const opencl_gpu *g, const source *s, void **image, size_t *bytes, char **log,
+    int *refused)
+{
+    const char *whole = s->at;
+    cl_int error = 0;
+    cl_program program =
+        g->cl->CreateProgramWithSource(g->context, 1, &whole, &s->length, &error);
+    if (!program)
+        return dn_opencl_status(error, "CreateProgramWithSource");
+    danaus_status status = build(g, program, refused);
+    if (status == DANAUS_OK)
+        status = read_image(g, program, image, bytes);
+    if (status == DANAUS_OK && log)
+        *log = read_log(g, program);
+    g->cl->ReleaseProgram(program);
+    return status;
+}
+
+static danaus_status write_source(source *s, const char *content)
+{
+    TRY(append(s, mark, strlen(mark)));
+    return append_text(s, content);
+}
+
+/* The source becomes the image, or what that is compiled from. */
+static danaus_status make_image(
+    const opencl_gpu *g, source *s, void **image, size_t *bytes, char **log,
+    int *refused)
+{
+    char folder[PATH_MAX];
+    if (log || dn_cache_folder(folder))
+        return compile(g, s, image, bytes, log, refused);
+    *image = s->at;
+    *bytes = s->length;
+    s->at = NULL;
+    return DANAUS_OK;
 }
 
 danaus_status dn_opencl_compile(
     const char *content, int ordinal, void **image, size_t *bytes, char **log,
     int *refused)
 {
-    const opencl_gpu *g = dn_opencl_open_gpu(ordinal);
+    opencl_gpu *g = dn_opencl_take_open(ordinal);
     source s = { .at = NULL };
-    cl_int error = 0;
     if (!g)
         return dn_fail(DANAUS_ERR_ARGUMENT, "opencl:%d is not open", ordinal);
-    danaus_status status = append_text(&s, content);
-    const char *whole = s.at;
-    cl_program program =
-        status
-            ? NULL
-            : g->cl->CreateProgramWithSource(g->context, 1, &whole, &s.length, &error);
-    if (program)
-        status = build(g, program, image, bytes, log, refused);
-    else if (!status)
-        status = dn_opencl_status(error, "CreateProgramWithSource");
-    if (program)
-        g->cl->ReleaseProgram(program);
+    danaus_status status = write_source(&s, content);
+    if (status == DANAUS_OK)
+        status = make_image(g, &s, image, bytes, log, refused);
+    dn_opencl_drop(g);
     dn_free(s.at);
     return status;
 }
 
 /* ---- loading ---- */
 
+static cl_program make_program(
+    const opencl_gpu *g, const void *image, size_t bytes, cl_int *error)
+{
+    const unsigned char *binary = image;
+    const char *whole = image;
+    cl_int of_image = 0;
+    if (bytes > strlen(mark) && !memcmp(whole, mark, strlen(mark)))
+        return g->cl->CreateProgramWithSource(g->context, 1, &whole, &bytes, error);
+    return g->cl->CreateProgramWithBinary(
+        g->context, 1, &g->id, &bytes, &binary, &of_image, error);
+}
+
 static danaus_status make_kernel(
     const opencl_gpu *g, const void *image, size_t bytes, const char *entry,
     int *refused, opencl_kernel *k)
 {
-    const unsigned char *binary = image;
-    cl_int error = 0, of_image = 0;
+    cl_int error = 0;
     TRY(dn_lock_create(&k->lock));
-    k->program = g->cl->CreateProgramWithBinary(
-        g->context, 1, &g->id, &bytes, &binary, &of_image, &error);
-    if (k->program)
-        error = g->cl->BuildProgram(k->program, 1, &g->id, options, NULL, NULL);
-    if (!error)
-        k->kernel = g->cl->CreateKernel(k->program, entry, &error);
-    if (!error)
-        error = g->cl->GetKernelInfo(
-            k->kernel, CL_KERNEL_NUM_ARGS, sizeof k->arguments, &k->arguments, NULL);
-    *refused |= error && error != CL_OUT_OF_HOST_MEMORY;
-    return error ? dn_opencl_status(error, "CreateKernel") : DANAUS_OK;
+    k->program = make_program(g, image, bytes, &error);
+    *refused |= error == CL_INVALID_BINARY;
+    if (!k->program)
+        return dn_opencl_status(error, "CreateProgram");
+    TRY(build(g, k->program, refused));
+    k->kernel = g->cl->CreateKernel(k->program, entry, &error);
+    *refused |= !k->kernel && error != CL_OUT_OF_HOST_MEMORY;
+    if (!k->kernel)
+        return dn_opencl_status(error, "CreateKernel");
+    OPENCL_TRY(
+        g->cl,
+        GetKernelInfo(
+            k->kernel, CL_KERNEL_NUM_ARGS, sizeof k->arguments, &k->arguments, NULL));
+    return DANAUS_OK;
 }
 
 void dn_opencl_unload(gpu_shared *shared, void *module)

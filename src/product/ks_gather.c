@@ -1,6 +1,6 @@
 /* Packs numbers that are in the memory of a device other than the host. Every packed form has a
    map that says where its numbers come from, and the device follows it. Merged factors are
-   multiplied out before, in f64 or c128, as on the host. */
+   multiplied out before, in f64 or c128 as on the host, or in what the device has. */
 // SPDX-License-Identifier: Apache-2.0
 #include "product/ks_plan.h"
 #include "product/patterns.h"
@@ -16,7 +16,7 @@ static int is_merged(const packed_form *f)
 
 static danaus_dtype wide_type(const danaus_ks_weights *w)
 {
-    return dn_is_complex(w->plan->desc.dtype) ? DANAUS_C128 : DANAUS_F64;
+    return w->backend->pack->wide(w->device, w->plan->desc.dtype);
 }
 
 /* Allocates the products of factors, and the products that they are computed from. */

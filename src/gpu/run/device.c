@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/run/run.h"
 
+#include "base/dtype.h"
 #include "base/status.h"
 
 #include <limits.h>
@@ -35,4 +36,14 @@ danaus_status dn_gpu_set_parallel(danaus_device *dev, danaus_parallel_fn fn, voi
     (void)user;
     return fn ? dn_fail(DANAUS_ERR_UNSUPPORTED, "a GPU runs no tasks of the host")
               : DANAUS_OK;
+}
+
+danaus_status dn_gpu_check_type(const gpu_device *d, danaus_dtype type)
+{
+    danaus_dtype sums = dn_sum_type(type);
+    return d->facts.no_f64 && (sums == DANAUS_F64 || sums == DANAUS_C128)
+               ? dn_fail(
+                     DANAUS_ERR_UNSUPPORTED, "%s has no f64, and so no %s",
+                     d->base.name, danaus_dtype_name(type))
+               : DANAUS_OK;
 }

@@ -47,7 +47,7 @@ static int is_rounded(const gpu_sums *s, const gpu_sum *sum)
 danaus_status dn_gpu_make_sums(gpu_device *d, gpu_sums *s)
 {
     sum_table t = { .count = s->count };
-    const gpu_argument arguments[] = { ARG(t), { 0 } };
+    const gpu_argument arguments[] = { ARG_TABLE(t), { 0 } };
     int blocks = 0;
     if (!s->count)
         return DANAUS_OK;

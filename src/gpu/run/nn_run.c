@@ -30,7 +30,7 @@ static danaus_status launch(
     const gpu_launch *l)
 {
     char table[GPU_TABLE_BYTES] = { 0 };
-    const gpu_argument arguments[] = { ARG(table), { 0 } };
+    const gpu_argument arguments[] = { ARG_TABLE(table), { 0 } };
     gpu_function function;
     memcpy(table, job, sizeof *job);
     TRY(dn_gpu_function(d, &dn_gpu_nn[row], p, 0, &function));

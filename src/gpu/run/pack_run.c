@@ -37,6 +37,13 @@ static ks_step step_to(danaus_dtype type, int merges, int64_t count)
     return step;
 }
 
+static danaus_dtype wide_type(const danaus_device *dev, danaus_dtype type)
+{
+    if (((const gpu_device *)dev)->facts.no_f64)
+        return dn_is_complex(type) ? DANAUS_C64 : DANAUS_F32;
+    return dn_is_complex(type) ? DANAUS_C128 : DANAUS_F64;
+}
+
 static danaus_status ready(gpu_device *d, danaus_dtype type, int merges)
 {
     gpu_function function;
@@ -44,7 +51,7 @@ static danaus_status ready(gpu_device *d, danaus_dtype type, int merges)
     TRY(dn_gpu_function(d, step.kernel, &step.p, 0, &function));
     if (!merges)
         return DANAUS_OK;
-    step = step_to(dn_is_complex(type) ? DANAUS_C128 : DANAUS_F64, 1, 1);
+    step = step_to(wide_type(&d->base, type), 1, 1);
     return dn_gpu_function(d, step.kernel, &step.p, 0, &function);
 }
 
@@ -79,7 +86,10 @@ typedef union pack_table {
             const void *from, *inner, *map;
             void *to;
             int64_t weights, count;
-            double scale;
+            union {
+                double f64; /* of texts for f64 and c128 */
+                float f32;
+            } scale;
             int first, type, group_log2, step, dropped, conjugated, wide, unused;
         } job[MOST_JOBS];
     } of;
@@ -97,7 +107,10 @@ static void add_job(pack_table *t, danaus_dtype type, const pack_job *j, int fir
     t->of.job[n].to = j->to;
     t->of.job[n].count = j->map ? f->count : j->count;
     t->of.job[n].weights = j->map ? f->weights[0] : j->count;
-    t->of.job[n].scale = j->scale;
+    if (part_type(type) == DANAUS_F64)
+        t->of.job[n].scale.f64 = j->scale;
+    else
+        t->of.job[n].scale.f32 = (float)j->scale;
     t->of.job[n].first = first;
     t->of.job[n].type = part_type(j->from_type);
     t->of.job[n].group_log2 = f->group_log2;
@@ -114,7 +127,7 @@ static danaus_status pack_all(
     gpu_function function;
     for (int done = 0; done < count;) {
         pack_table t;
-        const gpu_argument arguments[] = { ARG(t), { 0 } };
+        const gpu_argument arguments[] = { ARG_TABLE(t), { 0 } };
         gpu_launch all = { 0 }, l;
         memset(&t, 0, sizeof t);
         for (; done < count && t.of.count < MOST_JOBS; done++) {
@@ -134,6 +147,8 @@ static danaus_status pack(
     danaus_device *dev, danaus_dtype type, const pack_job *jobs, int count)
 {
     gpu_device *d = (gpu_device *)dev;
+    for (int i = 0; i < count; i++)
+        TRY(dn_gpu_check_type(d, jobs[i].from_type));
     RETURN_ENTERED(d, pack_all(d, type, jobs, count));
 }
 
@@ -152,12 +167,13 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
     danaus_pattern p = m->left, q = m->right, t = m->product;
     int left = part_type(m->left_type), right = part_type(m->right_type);
     void *to = m->to;
-    danaus_dtype wide = dn_is_complex(m->left_type) ? DANAUS_C128 : DANAUS_F64;
+    danaus_dtype wide = wide_type(dev, m->left_type);
     const gpu_argument arguments[] = { ARG(w_left), ARG(left), ARG(p.a),     ARG(p.b),
                                        ARG(p.c),    ARG(p.d),  ARG(w_right), ARG(right),
                                        ARG(q.a),    ARG(q.b),  ARG(q.c),     ARG(q.d),
                                        ARG(t.a),    ARG(t.d),  ARG(to),      { 0 } };
     gpu_device *d = (gpu_device *)dev;
+    TRY(dn_gpu_check_type(d, m->right_type));
     RETURN_ENTERED(d, multiply(d, wide, dn_pattern_weights(t), arguments));
 }
 
@@ -305,4 +321,5 @@ const pack_backend dn_gpu_pack_backend = {
     .prepare = prepare,
     .pack = pack,
     .merge = merge,
+    .wide = wide_type,
 };

@@ -25,7 +25,7 @@ static danaus_status launch(gpu_device *d, const pick_job *job)
     gpu_launch l = dn_gpu_nn_picks(job->rows * job->columns);
     gpu_function function;
     pick_table t;
-    const gpu_argument arguments[] = { ARG(t), { 0 } };
+    const gpu_argument arguments[] = { ARG_TABLE(t), { 0 } };
     memset(&t, 0, sizeof t);
     t.of.start = job->start;
     t.of.place = job->place;

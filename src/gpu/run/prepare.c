@@ -70,8 +70,10 @@ static danaus_status want_step(
 
 static danaus_status gather(wanted_list *list, const ks_step *steps, int count)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        TRY(dn_gpu_check_type(list->d, steps[i].p.dtype));
         TRY(want_step(list, steps[i].kernel, &steps[i]));
+    }
     return DANAUS_OK;
 }
 

@@ -244,6 +244,7 @@ static danaus_status load_now(
 {
     gpu_use use;
     int capturing = 0, refused = 0;
+    TRY(dn_gpu_check_type(d, p->dtype));
     dn_gpu_use(k, p, variant, &use);
     dn_gpu_hash_use(d->shared->driver, &use, d->facts.arch);
     TRY(d->shared->driver->capturing(d, &capturing));

@@ -27,6 +27,7 @@ typedef enum gpu_argument_kind {
     GPU_END, /* there are no more */
     GPU_VALUE,
     GPU_POINTER, /* to memory of the device */
+    GPU_TABLE,   /* of a kernel that has no other argument */
     GPU_VIEW
 } gpu_argument_kind;
 
@@ -41,12 +42,17 @@ typedef struct gpu_argument {
 #define GPU_KIND(x)                                                                    \
     _Generic(                                                                          \
         (x), void *: GPU_POINTER, const void *: GPU_POINTER,                           \
-        const int64_t *: GPU_POINTER, gpu_view: GPU_VIEW, default: GPU_VALUE)
+        const int64_t *: GPU_POINTER, gpu_view: GPU_VIEW, int: GPU_VALUE,              \
+        int64_t: GPU_VALUE)
 
-/* Makes an argument of a variable. */
+/* Makes an argument of a variable; or, the other one, of a table. */
 #define ARG(x)                                                                         \
     {                                                                                  \
         &(x), sizeof(x), GPU_KIND(x)                                                   \
+    }
+#define ARG_TABLE(x)                                                                   \
+    {                                                                                  \
+        &(x), sizeof(x), GPU_TABLE                                                     \
     }
 
 typedef struct gpu_task {
@@ -236,6 +242,19 @@ danaus_status dn_gpu_step(
 
 /* True if a library makes a part of a step. */
 int dn_gpu_needs_library(const ks_step *step);
+
+/* Where scratch comes from: memory that is lent, or an allocator; NULL both: the driver. */
+void dn_gpu_set_scratch(
+    gpu_device *d, void *lent, size_t bytes, const danaus_allocator *allocator);
+/* *memory: scratch of a call from the caller, whose name of the stream this is; NULL: the driver
+   has to give it. */
+danaus_status dn_gpu_ask_scratch(
+    const gpu_device *d, size_t bytes, void *stream, void **memory);
+/* A call's work is enqueued: an allocator's memory is its own again when the stream gets there. */
+void dn_gpu_give_scratch(gpu_device *d, void *stream);
+
+/* Fails for types of f64 where a device has none. */
+danaus_status dn_gpu_check_type(const gpu_device *d, danaus_dtype type);
 
 /* The number in a device's name: 1 in "cuda:1", 0 in "cuda". */
 danaus_status dn_gpu_ordinal(const char *name, const backend *b, int *ordinal);

@@ -143,6 +143,10 @@ FN unsigned f16_pair(float low, float high)
 
 /* ---- element types ---- */
 
+#if !defined __OPENCL_C_VERSION__ || defined cl_khr_fp64
+#    define HAS_F64 1
+#endif
+
 #if defined TYPE_f64 || defined TYPE_c128
 typedef double real;
 #else

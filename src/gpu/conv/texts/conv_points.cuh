@@ -37,24 +37,6 @@ FN C times_conjugate(C a, C b)
     return point(a.re * b.re + a.im * b.im, a.im * b.re - a.re * b.im);
 }
 
-/* e^(2 pi i num / den) by the sums of Taylor over a quarter of a turn; num and den are known when
-   this is compiled, and then so is this. */
-FN C unit(int num, int den)
-{
-    int quarter = 4 * (num % den) / den, rest = 4 * (num % den) - quarter * den;
-    double x = 1.57079632679489661923 * rest / den, term = 1, re = 0, im = 0;
-    UNROLL for (int i = 1; i < 26; i += 2)
-    {
-        re += term;
-        term *= x / i;
-        im += term;
-        term *= -x / (i + 1);
-    }
-    C z = point((S)re, (S)im);
-    z = quarter % 2 ? times_i(z) : z;
-    return quarter / 2 ? point(-z.re, -z.im) : z;
-}
-
 /* ---- layers of radix 2 ---- */
 
 #define W8    ((S)0.70710678118654752440) /* cos of an eighth of a turn */
@@ -118,6 +100,27 @@ FN void layer(C *v, const C *k, int radix, int apart, int back)
 
 /* ---- odd radices ---- */
 
+/* w^n for 0 < n < R / 2. */
+FN C half_root(int n, int radix)
+{
+    if (radix == 3)
+        return point(-0.5, 0.86602540378443864676);
+    if (radix == 5)
+        return n == 1 ? point(0.30901699437494742410, 0.95105651629515357212)
+                      : point(-0.80901699437494742410, 0.58778525229247312917);
+    return n == 1   ? point(0.62348980185873353053, 0.78183148246802980871)
+           : n == 2 ? point(-0.22252093395631440429, 0.97492791218182360702)
+                    : point(-0.90096886790241912624, 0.43388373911755812048);
+}
+
+/* w^n for n that are no multiples of R, which is prime. */
+FN C root(int n, int radix)
+{
+    int rest = n % radix;
+    C w = half_root(2 * rest < radix ? rest : radix - rest, radix);
+    return 2 * rest < radix ? w : point(w.re, -w.im);
+}
+
 /* v[p] = sum over q of w^(p q) v[q], or w^(-p q): outputs p and R - p share their sums. */
 FN void odd_transform(C *v, int radix, int back)
 {
@@ -139,7 +142,7 @@ FN void odd_transform(C *v, int radix, int back)
         {
             if (2 * q >= radix)
                 continue;
-            C w = unit(p * q, radix);
+            C w = root(p * q, radix);
             even = sum(even, point(w.re * plus[q].re, w.re * plus[q].im));
             odd = sum(odd, point(w.im * minus[q].re, w.im * minus[q].im));
         }

@@ -1,6 +1,6 @@
 /* The product of two factors, multiplied out: to[i][r][k][j] of the factor whose blocks
    are `a` and whose lanes are `d`, from w[a1][b1][c1][d1] and w[a2][b2][c2][d2] of any
-   types, in f64 or c128.
+   types, in f64 or c128, or in f32 or c64 where there is no f64.
 
    A thread computes one number: a sum in order over the columns of the left factor's row that
    meet the column of the right factor. Grid: numbers / THREADS, rounded up. */

@@ -16,7 +16,10 @@ typedef struct job {
     const GLOBAL unsigned *map;
     GLOBAL void *to;
     int64 weights, count;
-    double scale; /* of numbers of `from` */
+    union {
+        real value;
+        int64 room;
+    } scale; /* of numbers of `from` */
     int first, type, group_log2, step, dropped, conjugated, wide, unused;
 } job;
 
@@ -82,7 +85,7 @@ KERNEL ks(TABLE(jobs) t)
     else if (from) {
         S v = number_at(from, j->type, index, !j->wide);
         v = j->conjugated ? conjugate(v) : v;
-        v = from == j->from ? scaled(v, (real)j->scale) : v;
+        v = from == j->from ? scaled(v, j->scale.value) : v;
         put(j, n, entry % 2 ? rounded(v, j->dropped) : what_is_left(v, j->dropped));
     }
 }

@@ -163,6 +163,7 @@ static danaus_status create(
     conv_engine **engine)
 {
     gpu_device *d = (gpu_device *)dev;
+    TRY(dn_gpu_check_type(d, p->dtype));
     gpu_conv_engine *e = dn_calloc(1, sizeof *e);
     if (!e)
         return dn_fail_memory(sizeof *e, "a convolution");

@@ -30,7 +30,7 @@ danaus_status dn_gpu_conv_put_packed(
         table.to = (packed_window *)to + i;
         table.count = MIN(MOST, count - i);
         memcpy(table.of, windows + i, (size_t)table.count * sizeof *windows);
-        const gpu_argument arguments[] = { ARG(table), { 0 } };
+        const gpu_argument arguments[] = { ARG_TABLE(table), { 0 } };
         TRY(dn_gpu_launch(d, function, &launch, arguments));
     }
     return DANAUS_OK;

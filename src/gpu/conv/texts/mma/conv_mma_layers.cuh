@@ -11,6 +11,24 @@
 #define EVEN (ROOT & -(ROOT))
 #define REST (ROOT / EVEN)
 
+/* e^(2 pi i num / den) by the sums of Taylor over a quarter of a turn; num and den are known when
+   this is compiled, and then so is this. */
+FN C unit(int num, int den)
+{
+    int quarter = 4 * (num % den) / den, rest = 4 * (num % den) - quarter * den;
+    double x = 1.57079632679489661923 * rest / den, term = 1, re = 0, im = 0;
+    UNROLL for (int i = 1; i < 26; i += 2)
+    {
+        re += term;
+        term *= x / i;
+        im += term;
+        term *= -x / (i + 1);
+    }
+    C z = point((S)re, (S)im);
+    z = quarter % 2 ? times_i(z) : z;
+    return quarter / 2 ? point(-z.re, -z.im) : z;
+}
+
 /* Where block p of all is: first its layers of radix 2, then the rest. */
 INLINE int place_of_block(int p) { return child(EVEN, p % EVEN) * REST + p / EVEN; }
 
