@@ -39,8 +39,11 @@ static danaus_status set_argument(
     opencl_device *d, const opencl_kernel *k, cl_uint n, const gpu_argument *a,
     cl_mem *table)
 {
-    if (a->kind == GPU_POINTER)
-        OPENCL_TRY(d->cl, SetKernelArgSVMPointer(k->kernel, n, *(void *const *)a->at));
+    void *pointer = a->kind == GPU_POINTER ? *(void *const *)a->at : NULL;
+    if (pointer)
+        OPENCL_TRY(d->cl, SetKernelArgSVMPointer(k->kernel, n, pointer));
+    else if (a->kind == GPU_POINTER) /* NULL is no shared memory for NVIDIA's driver */
+        OPENCL_TRY(d->cl, SetKernelArg(k->kernel, n, sizeof(cl_mem), NULL));
     else if (a->kind == GPU_TABLE)
         TRY(set_table(d, k, n, a, table));
     else

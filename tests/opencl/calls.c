@@ -110,7 +110,6 @@ CALL(ReleaseKernel, -1, (cl_kernel k), k)
 CALL(
     SetKernelArg, 0, (cl_kernel k, cl_uint at, size_t n, const void *value), k, at, n,
     value)
-CALL(SetKernelArgSVMPointer, 0, (cl_kernel k, cl_uint at, const void *p), k, at, p)
 CALL(
     SetKernelExecInfo, 0,
     (cl_kernel k, cl_kernel_exec_info what, size_t n, const void *value), k, what, n,
@@ -137,6 +136,16 @@ CALL(
     q, k, n, from, all, group, e, events, event)
 
 /* ---- functions that say or do more ---- */
+
+/* NVIDIA's driver takes NULL here, and then launches no kernel: its argument is not set. */
+static cl_int CL_API_CALL
+watched_SetKernelArgSVMPointer(cl_kernel k, cl_uint at, const void *p)
+{
+    cl_int error = fails("SetKernelArgSVMPointer");
+    if (!error && !p)
+        error = CL_INVALID_ARG_VALUE;
+    return error ? error : real.SetKernelArgSVMPointer(k, at, p);
+}
 
 /* Work is done also where it fails. */
 static cl_int CL_API_CALL watched_Finish(cl_command_queue q)
