@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const dtype_facts facts[] = {
-#define X(id, name, safe, kind, npy, size, is_complex, sums)                           \
-    { DANAUS_##id, #name, safe, kind, npy, size, is_complex, DANAUS_##sums },
+#define X(id, name, safe, kind, npy, size, digits, is_complex, sums)                   \
+    { DANAUS_##id, #name, safe, kind, npy, size, digits, is_complex, DANAUS_##sums },
 #include "base/dtype.def"
 #undef X
 };

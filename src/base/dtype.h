@@ -12,6 +12,7 @@ typedef struct dtype_facts {
     char npy_kind;           /* 'f', 'c', 'V' */
     int npy_size;            /* bytes, as .npy counts them */
     size_t size;
+    int digits; /* bits of the significand: the unit roundoff is 2^-digits */
     int complex;
     danaus_dtype sums; /* the type in which products are summed */
 } dtype_facts;
@@ -20,7 +21,7 @@ typedef struct dtype_facts {
 static inline int64_t dn_size_of(danaus_dtype dtype)
 {
     switch (dtype) {
-#define X(id, name, safe, kind, npy, size, is_complex, sums)                           \
+#define X(id, name, safe, kind, npy, size, digits, is_complex, sums)                   \
 case DANAUS_##id:                                                                      \
     return size;
 #include "base/dtype.def"
@@ -28,6 +29,9 @@ case DANAUS_##id:                                                               
     }
     return 0;
 }
+
+/* True for types of 16 bits, which are stored alone: their sums are f32. */
+static inline int dn_has_16_bits(danaus_dtype dtype) { return dn_size_of(dtype) == 2; }
 
 /* NULL for a value that is no element type. */
 const dtype_facts *dn_dtype(danaus_dtype dtype);

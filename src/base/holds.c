@@ -15,15 +15,7 @@
 
 static double unit_roundoff(danaus_dtype dtype)
 {
-    switch (dtype) {
-    case DANAUS_F16: return 0x1p-11;
-    case DANAUS_BF16: return 0x1p-8;
-    case DANAUS_F32:
-    case DANAUS_C64: return 0x1p-24;
-    case DANAUS_F64:
-    case DANAUS_C128: break;
-    }
-    return 0x1p-53;
+    return ldexp(1, -dn_dtype(dtype)->digits);
 }
 
 /* True if every number of one type is one of the other. */

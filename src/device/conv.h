@@ -30,6 +30,7 @@
 #ifndef DN_DEVICE_CONV_H
 #define DN_DEVICE_CONV_H
 
+#include "base/dtype.h"
 #include "base/numbers.h"
 #include "danaus/conv.h"
 #include "device/backend.h"
@@ -45,8 +46,7 @@ typedef danaus_conv_desc conv_problem;
 /* The accuracy of plans that ask for none. */
 static inline danaus_conv_accuracy dn_conv_usual_accuracy(danaus_dtype dtype)
 {
-    return dtype == DANAUS_F16 || dtype == DANAUS_BF16 ? DANAUS_CONV_FAST
-                                                       : DANAUS_CONV_ACCURATE;
+    return dn_has_16_bits(dtype) ? DANAUS_CONV_FAST : DANAUS_CONV_ACCURATE;
 }
 
 /* ---- cuts ---- */

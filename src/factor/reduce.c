@@ -222,7 +222,7 @@ danaus_status danaus_chain_reduce(danaus_chain *chain)
     int transposed;
     if (!chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a chain is needed");
-    if (chain->dtype == DANAUS_F16 || chain->dtype == DANAUS_BF16)
+    if (dn_has_16_bits(chain->dtype))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "a chain of 16-bit numbers cannot be reduced");
     TRY(dn_patterns_direction(chain->patterns, chain->count, &transposed));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arch.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
@@ -87,7 +88,7 @@ static danaus_status check_type(const danaus_model *model)
 {
     if (model->dtype == DANAUS_F32)
         return DANAUS_OK;
-    if (model->dtype != DANAUS_F16 && model->dtype != DANAUS_BF16)
+    if (!dn_has_16_bits(model->dtype))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "models run in f32, f16 and bf16, not in %s",
             danaus_dtype_name(model->dtype));

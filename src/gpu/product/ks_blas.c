@@ -45,8 +45,7 @@ static void launch_of(
    that is the one by tanh. One column is a product with a vector, which has none. */
 int dn_gpu_library_ends(const problem *p, int64_t batch, int has_bias, int activation)
 {
-    int of_type =
-        p->dtype == DANAUS_F32 || p->dtype == DANAUS_F16 || p->dtype == DANAUS_BF16;
+    int of_type = p->dtype == DANAUS_F32 || dn_has_16_bits(p->dtype);
     int of_name = activation == DANAUS_ACTIVATION_NONE || activation == DANAUS_RELU ||
                   activation == DANAUS_GELU_TANH;
     return of_type && of_name && batch > 1 &&
@@ -207,7 +206,7 @@ static rate rate_of(const gpu_facts *f, const kernel *k, danaus_pattern q)
 {
     double one = f->flops / f->cores; /* multiply-add in a clock */
     rate r = { 4.7e-6, 0.79 * f->flops, 2.1, 8e-9, { 37, 37 }, { 1.2, 1.2 }, 32 };
-    if (k->dtype == DANAUS_F16 || k->dtype == DANAUS_BF16) {
+    if (dn_has_16_bits(k->dtype)) {
         double tensor = k->dtype == DANAUS_F16 ? f->tensor_f16 : f->tensor_bf16;
         r = (rate){
             5.2e-6, 0.88 * tensor * one, 1.8, 4e-9, { 75, 75 }, { 1.1, 1.1 }, 64
