@@ -28,7 +28,8 @@ static int64_t column_of(int64_t s, int64_t from) { return (5 * s + from) % OWN;
 /* ---- columns ---- */
 
 /* Number k of column s, of `rows` numbers each. */
-static int64_t place(danaus_layout layout, int64_t rows, int64_t batch, int64_t k, int64_t s)
+static int64_t place(
+    danaus_layout layout, int64_t rows, int64_t batch, int64_t k, int64_t s)
 {
     return layout == DANAUS_BATCH_LAST ? k * batch + s : s * rows + k;
 }
@@ -94,7 +95,8 @@ static void random_factors(rng *r, int most, danaus_pattern *p, int *count)
         p[0] = (danaus_pattern){ 2, rng_int(r, 1, 12), rng_int(r, 1, 12), 32 };
 }
 
-static scene scene_random(uint64_t seed, danaus_dtype dtype, part_of_plan part, int most)
+static scene scene_random(
+    uint64_t seed, danaus_dtype dtype, part_of_plan part, int most)
 {
     rng r = { seed };
     danaus_pattern p[DANAUS_MAX_FACTORS];
@@ -157,8 +159,7 @@ static array compute(const scene *c, int64_t batch, int64_t from)
     array residual = batch_of(&c->residual, desc.layout, c->gives, batch, from);
     array y = array_make(desc.dtype, c->gives * batch);
     if (c->in_place)
-        memcpy(
-            y.data, residual.data, (size_t)y.count * danaus_dtype_size(desc.dtype));
+        memcpy(y.data, residual.data, (size_t)y.count * danaus_dtype_size(desc.dtype));
     assert_ok(danaus_ks_plan_create(device, c->chain.p, c->chain.count, &desc, &plan));
     assert_ok(danaus_ks_weights_create(plan, device, c->chain.chain, &weights));
     void *on[] = { to_device(device, &x), to_device(device, &residual),
@@ -305,8 +306,7 @@ static void check_operator(uint64_t seed)
         array y = execute_operator(made, desc, &own, batch, from);
         int64_t s = first_other(&alone, &y, desc.layout, rows, batch, from);
         if (s >= 0)
-            fail_msg(
-                "operator %d: column %d of %d", (int)seed, (int)s, (int)batch);
+            fail_msg("operator %d: column %d of %d", (int)seed, (int)s, (int)batch);
         array_free(&y);
     }
     array_free(&own);
