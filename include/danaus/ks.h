@@ -124,7 +124,10 @@ typedef struct danaus_ks_desc {
        GPUs with tensor cores, 16 bits, batch-first and a first factor of even a. No gradients,
        adjoints or residuals. */
     int gated;
-    uint32_t reserved[8];
+    /* Nonzero: a column of the result has the same bits in any batch and at any place in it.
+       The exact promise is behind danaus_ks_plan_create(). */
+    int batch_invariant;
+    uint32_t reserved[9];
 } danaus_ks_desc;
 
 /* desc may be NULL. A plan is immutable: share it between threads and between
@@ -133,6 +136,24 @@ DANAUS_API danaus_status danaus_ks_plan_create(
     danaus_device *device, const danaus_pattern *patterns, int count,
     const danaus_ks_desc *desc, danaus_ks_plan **plan);
 DANAUS_API void danaus_ks_plan_destroy(danaus_ks_plan *plan); /* NULL is fine */
+
+/* With desc.batch_invariant, the bits of a column of the result follow from that column of x and
+   of the residual, the weights and the rest of the description. They do not depend on
+
+   - the batch of the call, the place in it, or where operands lie;
+   - desc.batch;
+   - the number of threads, when planning or when running;
+   - tuning tables: estimates alone choose kernels. Efforts other than DANAUS_ESTIMATE are
+     refused (DANAUS_ERR_ARGUMENT).
+
+   All plans with the same description agree, on one device and with one version of this library
+   and of the driver. This holds for danaus_ks_execute(), danaus_ks_execute_residual(),
+   danaus_operator_execute(), and for dx of danaus_ks_gradient(). It does not hold for gradients of
+   weights and bias, which are sums over the batch. Nor do plans agree whose descriptions differ
+   in anything but `batch`, or calls of which one has the residual in y.
+
+   Such plans never use a library for products (cuBLAS), whose order of sums depends on the
+   batch, and have one choice of kernels for all batches. So they may be slower. */
 
 /* Writes what will run, a line for each step, as a string of at most `size`
    bytes. Returns the length of the whole text. */

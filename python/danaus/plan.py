@@ -106,6 +106,9 @@ class Plan:
     residual : calls of `execute` have one.
     gated : y = activation(u) v, u the first half of the rows of scale W x + bias and
         v the second; NotImplementedError if no kernel has that (all CPUs).
+    batch_invariant : the bits of a vector's result do not depend on the batch around
+        it, on `batch` or on the number of threads (danaus/ks.h says what is promised);
+        effort is "estimate", and `gradient` means its dx. May be slower.
     device : a Device, or a name: each thread then uses its own; None: "cpu".
     """
 
@@ -127,6 +130,7 @@ class Plan:
         scale: float = 1.0,
         residual: bool = False,
         gated: bool = False,
+        batch_invariant: bool = False,
         device: Device | str | None = None,
     ):
         self.patterns = as_patterns(patterns)
@@ -145,6 +149,7 @@ class Plan:
         if not desc.scale:
             raise ValueError("the scale is 0: so is W x")
         desc.fresh_weights, desc.keep_factors = bool(fresh_weights), bool(keep_factors)
+        desc.batch_invariant = bool(batch_invariant)
         desc.batch = whole(batch, "batch", 0, INT64)
         array, count = pattern_array(self.patterns)
         place = ffi.new("danaus_ks_plan **")

@@ -14,6 +14,7 @@ from conftest import dense_chain, dense_factor, random_array, random_chain
 TOLERANCES = {"f32": 2e-6, "f16": 4e-3, "bf16": 3e-2, "f64": 1e-14, "c64": 2e-6}
 TYPES = [*TOLERANCES, "c128"]
 LAYOUTS = ["batch-first", "batch-last"]
+ON = {"batch_invariant": True}
 
 
 def wide(array, dtype):
@@ -270,3 +271,26 @@ def test_gated_plans_make_half_of_the_rows(rng):
     wanted = np.maximum(u, 0) * v
     bound = 2**-10 * np.abs(wanted) + 1e-4  # two roundings to f16, and those of sums
     assert np.all(np.abs(y - wanted) <= bound)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_vectors_have_the_same_bits_in_any_batch(rng, dtype, layout):
+    chain = random_chain(rng, 3, dtype)
+    x, _ = operand(rng, (65, chain.shape[1]), dtype, layout)
+    results = []
+    for batch in 1, 3, 65:
+        plan = danaus.Plan(
+            chain.patterns, dtype=dtype, layout=layout, batch=batch, **ON
+        )
+        some = x[:batch] if layout == "batch-first" else x[:, :batch]
+        y = plan.pack(chain)(np.ascontiguousarray(some))
+        results.append(y if layout == "batch-first" else y.T)
+    for y in results:
+        for n, row in enumerate(y):
+            assert row.tobytes() == results[-1][n].tobytes()
+
+
+def test_batch_invariant_plans_are_not_measured():
+    with pytest.raises(ValueError, match="estimates"):
+        danaus.Plan("1,4,4,1", batch_invariant=True, effort="measure")

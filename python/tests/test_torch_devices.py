@@ -127,7 +127,7 @@ def operators():
     """Names, with arguments that fit."""
     layer = chain()
     x, weights, bias = torch.randn(3, 12), list(layer.weights), layer.bias
-    question = layer._sizes, "none", False, False
+    question = layer._sizes, "none", False, False, False
     numbers = weights, bias, torch.float32, 3
     with torch.no_grad():
         packed = _ops.ops.ks_pack(*numbers, *question, True)

@@ -42,7 +42,7 @@ class Case:
 
         self.weights = [tensor(p, given) for p in patterns]
         self.bias, self.x = tensor(rows, given), tensor(shape, dtype)
-        self.question = self.patterns, "none", last, False
+        self.question = self.patterns, "none", last, False, False
         matrix = dense_chain([w.to("cpu", wide).numpy() for w in self.weights])
         x, b = self.x.to("cpu", wide).numpy(), self.bias.to("cpu", wide).numpy()
         if last:
@@ -153,7 +153,7 @@ def test_what_was_packed_for_other_arguments_is_refused(rng, device):
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_gradients_through_activations(rng, device, name):
     case = Case(rng, torch.float64, device, (3,))
-    question = case.patterns, name, False, False
+    question = case.patterns, name, False, False, False
 
     def by_operator(x, bias, *weights):
         return ops.ks_linear(x, list(weights), bias, *question)

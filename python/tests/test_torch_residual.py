@@ -186,7 +186,7 @@ def test_wrong_residuals(device, gradients):
 def test_the_operator_takes_what_fits(device):
     layer = layer_of(device)
     x, r = operands(device, (5,), torch.float32)
-    question = layer._sizes, "none", False, False
+    question = layer._sizes, "none", False, False, False
     with torch.no_grad():
         numbers = list(layer.weights), layer.bias, torch.float32, 5
         packed = ops.ks_pack(*numbers, *question, True)

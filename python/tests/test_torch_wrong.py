@@ -112,7 +112,7 @@ question = patterns, st.sampled_from(["none", "gelu", "x"]), st.booleans()
 def test_the_operators(x, w, bias, p, activation, last, many):
     if many and w:  # patterns that may fit
         p = [size for tensor in w for size in tensor.shape]
-    q = p, activation, last, False
+    q = p, activation, last, False, many
     calls = [
         lambda: ops.ks_linear(x, w, bias, *q),
         lambda: ops._ks_linear(x, w, bias, *q),

@@ -49,7 +49,9 @@ danaus_activation activation_of(const std::string &name)
     fail("activation has to be none, relu, gelu, silu or gelu_tanh, not " + name);
 }
 
-/* Takes the arguments "int[] patterns, str activation, bool batch_last, bool tf32". */
+/* Takes the arguments QUESTION. Batch-invariant plans are those of fresh weights in every call:
+   products with packed weights, and with weights that are packed for them, have the same
+   bits. */
 Question take_question(Arguments &arguments)
 {
     Question q = {};
@@ -57,6 +59,7 @@ Question take_question(Arguments &arguments)
     std::string activation = arguments.string();
     q.desc.layout = arguments.boolean() ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
     q.desc.math = arguments.boolean() ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
+    q.desc.batch_invariant = q.desc.fresh_weights = arguments.boolean();
     q.desc.activation = activation_of(activation);
     q.desc.bias = 1; /* as most layers have: what is packed must not hang on it */
     if (sizes.size() % 4)
@@ -74,13 +77,14 @@ void check_patterns(const Question &q)
         danaus_patterns_check(q.patterns.data(), static_cast<int>(q.patterns.size())));
 }
 
-/* 0, a large batch, stays 0. */
-int64_t power_above(int64_t batch)
+/* The batch to plan for is a power of two, or 0: a large one. Batch-invariant plans have one
+   for all. */
+void plan_for(Question &q, int64_t batch)
 {
     int64_t power = batch > 0;
     while (power > 0 && power < batch && power < INT64_C(1) << 40)
         power *= 2;
-    return power;
+    q.desc.batch = q.desc.batch_invariant ? 0 : power;
 }
 
 struct Plan : Cached {
@@ -246,7 +250,7 @@ Question take_fresh(Arguments &arguments, const Tensor &x, bool gradients)
     q.desc.dtype = type_of(x.dtype());
     q.desc.fresh_weights = 1;
     q.desc.gradients = gradients;
-    q.desc.batch = power_above(batch_of(x, q, q.cols(), "the input"));
+    plan_for(q, batch_of(x, q, q.cols(), "the input"));
     return q;
 }
 
@@ -407,7 +411,7 @@ void pack_new(StableValue *stack, uint64_t, uint64_t)
     Place place = arguments.place();
     check_patterns(q);
     q.desc.dtype = type_of(dtype);
-    q.desc.batch = power_above(batch);
+    plan_for(q, batch);
     Scope scope(place);
     Numbers numbers(std::move(weights), std::move(bias), q);
     Plan &plan = plan_of(scope, q);
@@ -431,7 +435,7 @@ void pack_into(StableValue *stack, uint64_t, uint64_t)
     Scope scope(arguments.place());
     check_patterns(q);
     q.desc.dtype = type_of(dtype);
-    q.desc.batch = power_above(batch);
+    plan_for(q, batch);
     Numbers numbers(std::move(weights), std::move(bias), q);
     Plan &plan = plan_of(scope, q);
     check_packed(plan, packed);
@@ -449,7 +453,7 @@ void apply(StableValue *stack, uint64_t, uint64_t)
     Scope scope(arguments.place());
     q.desc.residual = static_cast<bool>(residual);
     q.desc.dtype = type_of(x.dtype());
-    q.desc.batch = power_above(batch);
+    plan_for(q, batch);
     Plan &plan = plan_of(scope, q);
     check_packed(plan, packed);
     packed = aligned(std::move(packed));
@@ -466,7 +470,7 @@ void describe(StableValue *stack, uint64_t, uint64_t)
     Question q = take_question(arguments);
     q.desc.residual = arguments.boolean();
     q.desc.dtype = type_of(like.dtype());
-    q.desc.batch = power_above(batch);
+    plan_for(q, batch);
     Scope scope(arguments.place());
     const danaus_ks_plan *plan = plan_of(scope, q).plan;
     std::string text(danaus_ks_plan_describe(plan, nullptr, 0) + 1, '\0');
@@ -477,7 +481,8 @@ void describe(StableValue *stack, uint64_t, uint64_t)
 
 } // namespace
 
-#define QUESTION "int[] patterns, str activation, bool batch_last, bool tf32"
+#define QUESTION                                                                       \
+    "int[] patterns, str activation, bool batch_last, bool tf32, bool batch_invariant"
 #define RESIDUAL ", bool residual=False" /* whether ks_apply will be given one */
 #define NUMBERS  "Tensor[] weights, Tensor? bias, ScalarType dtype, int batch, "
 

@@ -52,6 +52,7 @@ typedef struct problem {
     int orders;             /* dn_orders that it must do */
     int residual;           /* results are added to one, which may be where y is */
     int gated; /* y = activation(u) v, u and v the halves of the rows; bias before it */
+    int batch_invariant; /* sums do not depend on the batch, nor estimates on threads */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -83,8 +84,9 @@ void dn_weights_gather(
    that implements them. */
 typedef struct kernel_family {
     dn_operation operation;
-    int orders; /* dn_orders that they can do */
-    int gates;  /* nonzero: they can compute gated products */
+    int orders;        /* dn_orders that they can do */
+    int gates;         /* nonzero: they can compute gated products */
+    int batch_variant; /* nonzero: the order of their sums may depend on the batch */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
@@ -106,7 +108,7 @@ static inline int dn_fits(const kernel *k, const problem *p)
 {
     return k->family->operation == p->operation && k->dtype == p->dtype &&
            !(p->orders & ~k->family->orders) && (!p->gated || k->family->gates) &&
-           k->family->fits(k, p);
+           !(p->batch_invariant && k->family->batch_variant) && k->family->fits(k, p);
 }
 
 /* Rough seconds of a problem that it fits. */

@@ -251,7 +251,7 @@ static const kernel *estimate_or_neighbour(
 {
     double least;
     const kernel *best = estimate(dev, p, &least), *near = NULL;
-    if (best)
+    if (best && !p->batch_invariant)
         near = dn_tuning_near(dev->tuning, p);
     *seconds =
         near && dn_is_usable(dev, near, p) ? estimate_one(dev, near, p) : INFINITY;
@@ -390,7 +390,8 @@ danaus_status dn_choose(
     double *seconds)
 {
     const kernel *best = NULL;
-    int measured = !p->orders && !p->gated; /* what tables are about */
+    /* What tables are about, and may change. */
+    int measured = !p->orders && !p->gated && !p->batch_invariant;
     if (!measured && effort == DANAUS_MEASURE)
         effort = DANAUS_ESTIMATE;
     if (measured)
@@ -430,6 +431,14 @@ static double estimate_steps(
     return seconds;
 }
 
+/* True if the table tells which kernel is for p. */
+static int is_known(const danaus_device *dev, const problem *p)
+{
+    double seconds;
+    return !p->batch_invariant && (dn_tuning_find(dev->tuning, p, 1, &seconds) ||
+                                   dn_tuning_near(dev->tuning, p));
+}
+
 const kernel *dn_choose_alike(
     const danaus_device *dev, const ks_step *steps, int count, double *gain)
 {
@@ -437,8 +446,7 @@ const kernel *dn_choose_alike(
     const kernel *best = NULL;
     *gain = 0;
     for (int i = 0; i < count; i++)
-        if (dn_tuning_find(dev->tuning, &steps[i].p, 1, &seconds) ||
-            dn_tuning_near(dev->tuning, &steps[i].p))
+        if (is_known(dev, &steps[i].p))
             return NULL;
     for (const kernel *k = dev->kernels; k->name; k++)
         if ((seconds = estimate_steps(dev, steps, count, k)) < least) {

@@ -9,8 +9,9 @@
 /* The best kernel for p and its seconds. DANAUS_ERR_UNSUPPORTED if none fits, or with
    DANAUS_TABLE_ONLY if the table has none. For two factors at once and for orders, which are
    in no table and not measured, *chosen is then NULL. The kernel of a neighbouring problem in
-   the table goes before estimates, unless it is estimated to be much slower. With fresh weights
-   all seconds, those of dn_measure too, include packing by the backend's estimate. */
+   the table goes before estimates, unless it is estimated to be much slower. Batch-invariant
+   problems have estimates alone. With fresh weights all seconds, those of dn_measure too, include
+   packing by the backend's estimate. */
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds);

@@ -14,11 +14,12 @@ from danaus.torch.freeze import freeze
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.hyena import GatedLongConv, HyenaOperator
 from danaus.torch.implicit import HyenaFilter
-from danaus.torch.linear import KSLinear, MonarchLinear
+from danaus.torch.linear import KSLinear
 from danaus.torch.m2_mixer import M2Mixer
 from danaus.torch.mlp import GatedMLP
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.monarch_conv import MonarchConv
+from danaus.torch.monarch_linear import MonarchLinear
 from danaus.torch.monarch_mixer import MonarchMixerLayer
 from danaus.torch.multivariate_conv import MultivariateConv
 from danaus.torch.replace import Report, replace_linear

@@ -84,13 +84,25 @@ def _product_shape(x, patterns: list[int], batch_last: bool) -> list[int]:
     return [rows, *x.shape[1:]] if batch_last else [*x.shape[:-1], rows]
 
 
-def _fake_linear(x, weights, bias, patterns, activation, batch_last, tf32):
+def _fake_linear(
+    x, weights, bias, patterns, activation, batch_last, tf32, batch_invariant
+):
     check_one_device(x, weights, bias)
     return x.new_empty(_product_shape(x, patterns, batch_last))
 
 
 def _fake_backward(
-    dy, x, weights, patterns, activation, batch_last, tf32, want_x, want_w, want_b
+    dy,
+    x,
+    weights,
+    patterns,
+    activation,
+    batch_last,
+    tf32,
+    batch_invariant,
+    want_x,
+    want_w,
+    want_b,
 ):
     check_one_device(dy, x, weights)
     sums = sum_dtype(x.dtype)
@@ -110,26 +122,35 @@ for _name in "ks_linear_backward", "_ks_linear_backward":
 
 # What is packed has a size that only the plan knows, and one of none here.
 @torch.library.register_fake("danaus::_ks_linear_train")
-def _(x, weights, bias, patterns, activation, batch_last, tf32):
-    y = _fake_linear(x, weights, bias, patterns, activation, batch_last, tf32)
+def _(x, weights, bias, *question):
+    y = _fake_linear(x, weights, bias, *question)
     return y, x.new_empty([0], dtype=torch.uint8)
 
 
 @torch.library.register_fake("danaus::_ks_linear_return")
-def _(dy, x, packed, patterns, activation, batch_last, tf32, *wanted_rounded):
+def _(dy, x, packed, patterns, *question_wanted):
     check_one_device(dy, x, packed)
-    *wanted, rounded = wanted_rounded
+    *question, want_x, want_w, want_b, rounded = question_wanted
     shapes = [patterns[n : n + 4] for n in range(0, len(patterns), 4)]
-    question = patterns, activation, batch_last, tf32
     weights = [x.new_empty(shape) for shape in shapes]
-    dx, dw, db = _fake_backward(dy, x, weights, *question, *wanted)
+    wanted = want_x, want_w, want_b
+    dx, dw, db = _fake_backward(dy, x, weights, patterns, *question, *wanted)
     dtype = x.dtype if rounded else sum_dtype(x.dtype)
     return dx, [w.to(dtype) for w in dw], db.to(dtype)
 
 
 @torch.library.register_fake("danaus::ks_apply")
 def _(
-    x, packed, has_bias, batch, patterns, activation, batch_last, tf32, residual=None
+    x,
+    packed,
+    has_bias,
+    batch,
+    patterns,
+    activation,
+    batch_last,
+    tf32,
+    batch_invariant,
+    residual=None,
 ):
     check_one_device(x, packed, residual)
     shape = _product_shape(x, patterns, batch_last)
@@ -381,8 +402,8 @@ def _through(activation: str, dy, v):
 
 
 def _save_linear(ctx, inputs, output) -> None:
-    x, weights, bias, patterns, ctx.activation, batch_last, tf32 = inputs
-    ctx.question = patterns, "none", batch_last, tf32
+    x, weights, bias, patterns, ctx.activation, *options = inputs
+    ctx.question = patterns, "none", *options
     ctx.has_bias = bias is not None
     ctx.save_for_backward(x, *weights, *([bias] if ctx.has_bias else []))
 
@@ -397,7 +418,7 @@ def _linear_backward(ctx, dy):
     dtype = bias.dtype if ctx.has_bias else None
     wanted = want_x, want_w, ctx.has_bias and want_b
     dx, dw, db = _gradients(dy, x, weights, dtype, ctx.question, wanted)
-    return dx, dw, db, None, None, None, None
+    return dx, dw, db, *[None] * 5
 
 
 torch.library.register_autograd(
@@ -406,8 +427,8 @@ torch.library.register_autograd(
 
 
 def _save_backward(ctx, inputs, output) -> None:
-    dy, x, weights, *ctx.question = inputs[:7]
-    ctx.wanted = inputs[7:]
+    dy, x, weights, *ctx.question = inputs[:8]
+    ctx.wanted = inputs[8:]
     ctx.save_for_backward(dy, x, *weights)
     ctx.set_materialize_grads(False)
 
@@ -415,7 +436,7 @@ def _save_backward(ctx, inputs, output) -> None:
 def _linear_backward_backward(ctx, gx, gw, gb):
     dy, x, *weights = ctx.saved_tensors
     second = _second_gradients(dy, x, weights, ctx.question, ctx.wanted, gx, gw, gb)
-    return *second, *[None] * 7
+    return *second, *[None] * 8
 
 
 torch.library.register_autograd(

@@ -168,7 +168,7 @@ class Packed:
     """
 
     def __init__(self) -> None:
-        self.plans: dict[tuple, list] = {}  # by type, batch
+        self.plans: dict[tuple, list] = {}  # by type, batch, whether batch-invariant
         self.memory: dict[tuple, list] = {}  # by type, what the plan says
         # A count of changes and the numbers after the latest: one tuple, for threads.
         self.known: tuple[int, list[Tensor]] = 0, []
@@ -184,19 +184,20 @@ class Packed:
         change, kept = known = self.known
         if not _SAME(numbers, kept):
             change, _ = known = self._take(numbers)
-        held = self.plans.get((x.dtype, batch)) or self._plan(x, batch, question)
+        kind = x.dtype, batch, question[-1]
+        held = self.plans.get(kind) or self._plan(x, kind, question)
         packed, after = held[0]
         if after < change:
             packed = self._pack(held, x, batch, known, len(weights), question)
         return _APPLY(x, packed, bias is not None, batch, *question)
 
-    def _plan(self, x: Tensor, batch: int, question: tuple) -> list:
+    def _plan(self, x: Tensor, kind: tuple, question: tuple) -> list:
         """Where the plan for such inputs finds its weights: not packed yet, if no other
         plan has the same kernels."""
-        key = x.dtype, ops.ks_describe(x, batch, *question)
+        key = x.dtype, ops.ks_describe(x, kind[1], *question)
         with self.lock:
             held = self.memory.setdefault(key, [(None, -1)])
-            self.plans[x.dtype, batch] = held
+            self.plans[kind] = held
         return held
 
     def _take(self, numbers: list[Tensor]) -> tuple[int, list[Tensor]]:

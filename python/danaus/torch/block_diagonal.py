@@ -42,6 +42,8 @@ class BlockDiagonalLinear(Freezable):
     in_features, out_features, blocks : int
         Any numbers from 1 on.
     bias : bool
+    batch_invariant : bool
+        As `KSLinear` has it.
 
     Attributes
     ----------
@@ -66,6 +68,7 @@ class BlockDiagonalLinear(Freezable):
         *,
         device=None,
         dtype=None,
+        batch_invariant: bool = False,
     ):
         super().__init__()
         if min(in_features, out_features, blocks) < 1:
@@ -74,7 +77,7 @@ class BlockDiagonalLinear(Freezable):
                 "all are at least 1"
             )
         self.in_features, self.out_features = in_features, out_features
-        self.blocks = blocks
+        self.blocks, self.batch_invariant = blocks, bool(batch_invariant)
         made = {"device": device, "dtype": dtype}
         shape = blocks, -(-out_features // blocks), -(-in_features // blocks)
         self.weight = torch.nn.Parameter(torch.empty(shape, **made))
@@ -103,14 +106,15 @@ class BlockDiagonalLinear(Freezable):
         if keeps(self, [x]):
             y = self._infer(autocast(x), weights, bias)
         else:
-            y = ks_linear(x, weights, bias)
+            y = ks_linear(x, weights, bias, batch_invariant=self.batch_invariant)
         return y[..., : self.out_features]
 
     def _infer(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
-        question = [*weights[0].shape], "none", False, allows_tf32(None, x)
+        options = False, allows_tf32(None, x), self.batch_invariant
+        question = [*weights[0].shape], "none", *options
         if not self._is_frozen():
             return self._packed.apply(x, weights, bias, question)
-        asked = x.dtype, x.device, question[-1]
+        asked = x.dtype, x.device, *options
         packed = self._prepared.find(asked)
         if packed is None:
 
@@ -147,4 +151,5 @@ class BlockDiagonalLinear(Freezable):
 
     def extra_repr(self) -> str:
         sizes = f"{self.in_features}, {self.out_features}, blocks={self.blocks}"
-        return f"{sizes}, bias={self.bias is not None}"
+        text = f"{sizes}, bias={self.bias is not None}"
+        return text + ", batch_invariant=True" if self.batch_invariant else text

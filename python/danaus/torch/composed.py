@@ -61,6 +61,7 @@ class InterpolatedLinear(LinearLike, Freezable):
     weights instead of the r (M + N) of two factors (the interpolative decomposition of
     Cheng, Gimbutas, Martinsson, Rokhlin, SIAM J. Sci. Comput. 26, 2005). It runs as two
     factors: the other way, outputs would have to be put in order, which takes longer.
+    Batch-invariant layers run the other way, since PyTorch makes the second factor.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ class InterpolatedLinear(LinearLike, Freezable):
     def forward(self, x: Tensor) -> Tensor:
         """Applies the layer to x[..., N]."""
         kept = self.basis(x)
-        if is_hooked(self.others):
+        if is_hooked(self.others) or self.others.batch_invariant:
             y = torch.cat((kept, self.others(kept)), dim=-1)
             return y.index_select(-1, self.place)
         return F.linear(kept, *self._second(kept.dtype))

@@ -65,6 +65,7 @@ def compress(
     probes: int = 1,
     distill: int = 0,
     seed: int = 0,
+    batch_invariant: bool = False,
     resume: str | os.PathLike | None = None,
     progress: Progress = None,
 ) -> Report:
@@ -114,6 +115,7 @@ def compress(
     distill : passes over the data that train the new weights on the dense model's
         output; 0: none.
     seed : seed of the random directions.
+    batch_invariant : make the new layers so, as `KSLinear` has it.
     resume : a folder that keeps finished layers: the same call goes on from there.
     progress : called with the share done, in [0, 1]; True draws a bar.
     """
@@ -133,7 +135,9 @@ def compress(
     options |= {"probes": probes, "seed": seed}
     finished = Finished(resume, model, names, batches, options)
     output = checked(output)
-    with share_teller(progress, "compress") as tell, all_or_nothing(report):
+    with share_teller(progress, "compress") as tell, all_or_nothing(
+        report, batch_invariant
+    ):
         tell(0.0)
         walk = Walk(model, names, batches)
         for name in walk.uncalled:

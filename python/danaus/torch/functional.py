@@ -30,8 +30,8 @@ _NARROW = torch.float32, torch.float16, torch.bfloat16  # what autocast casts
 _DTYPES = *_NARROW, torch.float64, torch.complex64, torch.complex128
 
 # The arguments of operators beside their tensors: patterns, four numbers for each,
-# activation, batch_last, tf32.
-Question = tuple[list[int], str, bool, bool]
+# activation, batch_last, tf32, batch_invariant.
+Question = tuple[list[int], str, bool, bool, bool]
 
 
 def activation_name(activation: str | None) -> str:
@@ -191,9 +191,9 @@ def product(
     if derived or (
         torch.is_grad_enabled() and (requires_grad(weights) or requires_grad((x, bias)))
     ):
-        patterns, activation, batch_last, tf32 = question
+        patterns, activation, *options = question
         if activation != "none":
-            v = product(x, weights, bias, (patterns, "none", batch_last, tf32), kept)
+            v = product(x, weights, bias, (patterns, "none", *options), kept)
             return ACTIVATIONS[activation](v)
         if kept is not None:  # what linear() would choose
             return Linear.apply(x, bias, question, *weights)
@@ -212,6 +212,7 @@ def ks_linear(
     activation: str | None = None,
     layout: str = "batch_first",
     tf32: bool | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """y = activation(W x + bias) with W = K_1 ... K_L, differentiable twice.
 
@@ -224,6 +225,8 @@ def ks_linear(
     bias : [M] of the weights' type.
     activation : None, "relu", "gelu", "silu" or "gelu_tanh".
     tf32 : f32 products on a GPU may be made in tf32; None: as PyTorch's own are.
+    batch_invariant : the bits of a row of y do not depend on the other rows, nor do
+        those of the gradient of a row of x. May be slower.
 
     Returns
     -------
@@ -244,5 +247,5 @@ def ks_linear(
     if name != "none" and x.is_complex():
         raise ValueError("activations are for real numbers")
     x = autocast(x)
-    question = patterns, name, last, allows_tf32(tf32, x)
+    question = patterns, name, last, allows_tf32(tf32, x), bool(batch_invariant)
     return product(x, weights, bias, question)

@@ -21,6 +21,7 @@ def _stacked(layers: list[KSLinear]) -> tuple[list[Tensor], Tensor | None] | Non
     if first.patterns[-1].a != 1 or any(
         layer.patterns != first.patterns
         or layer.activation != first.activation
+        or layer.batch_invariant != first.batch_invariant
         or (layer.bias is None) != (first.bias is None)
         or layer.weights[0].dtype != first.weights[0].dtype
         or layer.weights[0].device != first.weights[0].device
@@ -69,6 +70,7 @@ class FusedLinear(nn.Module):
             activation=first.activation,
             layout=first.layout,
             tf32=first.tf32,
+            batch_invariant=first.batch_invariant,
             device="meta",
         )
         for n, w in enumerate(weights):

@@ -59,6 +59,7 @@ class _Frozen(NamedTuple):
     batch: int
     asked: torch.dtype | None  # None: it follows that of the weights
     residual: bool
+    batch_invariant: bool
 
 
 class KSLinear(LinearLike, Freezable):
@@ -82,6 +83,8 @@ class KSLinear(LinearLike, Freezable):
     activation : None, "relu", "gelu", "silu" or "gelu_tanh".
     layout : "batch_first", x[..., N], or "batch_last", x[N, ...].
     tf32 : allow tf32 for f32 products on a GPU; None: as PyTorch does.
+    batch_invariant : the bits of a row of the result do not depend on the other rows,
+        nor on whether there are gradients or the layer is frozen. May be slower.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class KSLinear(LinearLike, Freezable):
         device: Any = None,
         dtype: torch.dtype | None = None,
         tf32: bool | None = None,
+        batch_invariant: bool = False,
     ):
         super().__init__()
         if isinstance(patterns, numbers.Number):
@@ -107,7 +111,7 @@ class KSLinear(LinearLike, Freezable):
             )
         if sum(given is not None for given in (patterns, chain, budget)) != 1:
             raise ValueError("one of patterns, chain and budget is needed")
-        _check_sizes(in_features, out_features)
+        check_sizes(in_features, out_features)
         if chain is not None:
             patterns = chain.patterns
         elif budget is not None:
@@ -125,6 +129,7 @@ class KSLinear(LinearLike, Freezable):
             )
         self.activation = activation_name(activation)
         self.layout, self.tf32 = layout, tf32
+        self.batch_invariant = bool(batch_invariant)
         self._batch_last = is_batch_last(layout)
         self._sizes = [size for pattern in self.patterns for size in pattern]
         self._has_bias = bias
@@ -199,7 +204,8 @@ class KSLinear(LinearLike, Freezable):
 
     def _question(self, x: Tensor) -> Question:
         tf32 = x.is_cuda and allows_tf32(self.tf32, x)
-        return self._sizes, self.activation, self._batch_last, tf32
+        options = self._batch_last, tf32, self.batch_invariant
+        return self._sizes, self.activation, *options
 
     def _check(self, x: Tensor) -> None:
         like = self.weights[0]
@@ -215,6 +221,8 @@ class KSLinear(LinearLike, Freezable):
         """True if what `freeze` packed is for such operands."""
         frozen, adds = self._frozen, residual is not None
         if x.dtype != frozen.dtype or adds != frozen.residual:
+            return False
+        if self.batch_invariant != frozen.batch_invariant:
             return False
         if adds and residual.dtype != x.dtype or wants_gradients((x, residual)):
             return False
@@ -251,7 +259,8 @@ class KSLinear(LinearLike, Freezable):
             packed = ops.ks_pack(weights, bias, found, batch, *question, residual)
         wait(packed)
         super().freeze()
-        self.packed, self._frozen = packed, _Frozen(found, batch, dtype, residual)
+        options = residual, self.batch_invariant
+        self.packed, self._frozen = packed, _Frozen(found, batch, dtype, *options)
         return self
 
     def _forget(self) -> None:
@@ -284,6 +293,7 @@ class KSLinear(LinearLike, Freezable):
         activation: str | None = None,
         layout: str = "batch_first",
         tf32: bool | None = None,
+        batch_invariant: bool = False,
     ) -> KSLinear:
         """A layer that approximates a torch.nn.Linear, with its bias, device and type.
 
@@ -296,7 +306,7 @@ class KSLinear(LinearLike, Freezable):
         patterns : of factors; params : a number of weights, or a share of all, for
             the chain that is expected to approximate best.
         inputs : samples X[..., N]: ||X W^T - X (K_1..K_L)^T|| is minimised.
-        activation, layout, tf32 : as for `KSLinear`.
+        activation, layout, tf32, batch_invariant : as for `KSLinear`.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"a torch.nn.Linear is needed, not {type(linear).__name__}")
@@ -325,6 +335,7 @@ class KSLinear(LinearLike, Freezable):
             device=weight.device,
             dtype=weight.dtype,
             tf32=tf32,
+            batch_invariant=batch_invariant,
         )
         layer.load_chain(chain)
         if bias is not None:
@@ -358,7 +369,7 @@ class KSLinear(LinearLike, Freezable):
         weights = self.factors()
         kind = {"dtype": weights[0].dtype, "device": weights[0].device}
         eye = torch.eye(self.in_features, **kind)
-        return product(eye, weights, None, (self._sizes, "none", True, False))
+        return product(eye, weights, None, (self._sizes, "none", True, False, False))
 
     def extra_repr(self) -> str:
         text = f"{self.in_features}, {self.out_features}, "
@@ -368,6 +379,8 @@ class KSLinear(LinearLike, Freezable):
             text += f", activation={self.activation!r}"
         if self.layout != "batch_first":
             text += f", layout={self.layout!r}"
+        if self.batch_invariant:
+            text += ", batch_invariant=True"
         return text
 
 
@@ -400,98 +413,7 @@ def _chain_near(
     return factorize(dense, patterns, inputs=samples).chain
 
 
-def _check_sizes(in_features: int, out_features: int) -> None:
+def check_sizes(in_features: int, out_features: int) -> None:
+    """Raises unless both are numbers of features."""
     whole(in_features, "in_features", 1, INT64)
     whole(out_features, "out_features", 1, INT64)
-
-
-def _monarch(
-    in_features: int, out_features: int, blocks: int | None, order: int, rank: int
-) -> Patterns:
-    """Patterns of a Monarch matrix, as `MonarchLinear` says."""
-    _check_sizes(in_features, out_features)
-    radices: dict[str, Any] = {}
-    if blocks is not None:
-        if isinstance(blocks, bool) or not isinstance(blocks, numbers.Integral):
-            raise TypeError(
-                f"blocks has to be a whole number, not {blocks!r}: use bias= for a bias"
-            )
-        sizes = in_features, out_features
-        if order != 2 or blocks < 1 or any(size % blocks for size in sizes):
-            raise ValueError(
-                f"blocks is {blocks}; an order of 2 and a divisor of both sizes, "
-                f"{in_features} and {out_features}, are needed"
-            )
-        radices = {
-            "row_radices": (out_features // blocks, blocks),
-            "col_radices": (blocks, in_features // blocks),
-        }
-    sizes = out_features, in_features
-    return named.make("monarch", *sizes, order=order, rank=rank, **radices)
-
-
-class MonarchLinear(KSLinear):
-    """A `KSLinear` whose matrix is a Monarch matrix.
-
-    Parameters
-    ----------
-    blocks : a divisor q of both sizes: two factors, each of q blocks side by side, with
-        q (N + M) weights for rank 1.
-    order, rank : without blocks: number of factors, of nearly equal sizes
-        (`danaus.patterns.make`), and rank of the blocks between neighbours.
-    bias, activation, layout, device, dtype, tf32 : as `KSLinear` has them.
-    """
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        blocks: int | None = None,
-        *,
-        order: int = 2,
-        rank: int = 1,
-        bias: bool = True,
-        activation: str | None = None,
-        layout: str = "batch_first",
-        device: Any = None,
-        dtype: torch.dtype | None = None,
-        tf32: bool | None = None,
-    ):
-        super().__init__(
-            in_features,
-            out_features,
-            _monarch(in_features, out_features, blocks, order, rank),
-            bias=bias,
-            activation=activation,
-            layout=layout,
-            device=device,
-            dtype=dtype,
-            tf32=tf32,
-        )
-
-    @classmethod
-    def from_linear(  # type: ignore[override]
-        cls,
-        linear: nn.Linear,
-        blocks: int | None = None,
-        *,
-        order: int = 2,
-        rank: int = 1,
-        inputs: Tensor | None = None,
-        activation: str | None = None,
-        layout: str = "batch_first",
-        tf32: bool | None = None,
-    ) -> MonarchLinear:
-        """A Monarch matrix that approximates a torch.nn.Linear: `KSLinear.from_linear`,
-        with blocks, or order and rank, as the class has them."""
-        if not isinstance(linear, nn.Linear):
-            raise TypeError(f"a torch.nn.Linear is needed, not {type(linear).__name__}")
-        sizes = linear.in_features, linear.out_features
-        return super().from_linear(
-            linear,
-            patterns=_monarch(*sizes, blocks, order, rank),
-            inputs=inputs,
-            activation=activation,
-            layout=layout,
-            tf32=tf32,
-        )

@@ -29,6 +29,7 @@ from danaus.torch.candidates import (
 )
 from danaus.torch.choose import Exclude, Layers, fits, select
 from danaus.torch.exchange import Arrangement
+from danaus.torch.linear import KSLinear
 from danaus.torch.moments import Problem
 from danaus.torch.resume import Finished
 
@@ -158,17 +159,21 @@ def _row(
 
 
 @contextmanager
-def all_or_nothing(report: Report) -> Iterator[None]:
+def all_or_nothing(report: Report, batch_invariant: bool) -> Iterator[None]:
     """Puts the model's layers back if the code inside fails, for whatever reason.
 
-    Else the new layers are in training mode if the old ones were.
+    Else the new layers are in training mode if the old ones were, and batch-invariant
+    if asked for.
     """
     try:
         # New layers are trained later, which what is made in inference mode is not.
         with torch.inference_mode(False), evaluating(report.model), torch.no_grad():
             yield
         for name, old in report._before.items():
-            report.model.get_submodule(name).train(old.training)
+            new = report.model.get_submodule(name).train(old.training)
+            for layer in new.modules():
+                if isinstance(layer, KSLinear):
+                    layer.batch_invariant = batch_invariant
     except BaseException:
         report.undo()
         raise
@@ -316,6 +321,7 @@ def replace_linear(
     kinds: Sequence[str] = ("monarch", "low_rank"),
     stream: bool = True,
     ridge: float = RIDGE,
+    batch_invariant: bool = False,
     resume: str | os.PathLike | None = None,
     progress: Progress = None,
 ) -> Report:
@@ -334,7 +340,8 @@ def replace_linear(
         the other: inputs come from the model with the layers replaced so far, targets
         from the dense model. Without it the factors approximate the matrix.
     kinds : kinds that are tried for a share of the weights; see `compress`.
-    layers, exclude, heads, stream, ridge, resume, progress : as for `compress`.
+    layers, exclude, heads, stream, ridge, batch_invariant, resume, progress : as for
+        `compress`.
     """
     kinds = as_kinds(kinds)
     names, left = select(model, layers, exclude, heads)
@@ -346,7 +353,9 @@ def replace_linear(
     batches = [] if data is None else load_batches(data, model)
     options = {"rule": decisions, "kinds": kinds, "stream": stream, "ridge": ridge}
     finished = Finished(resume, model, decisions, batches, options)
-    with share_teller(progress, "replace") as tell, all_or_nothing(report):
+    with share_teller(progress, "replace") as tell, all_or_nothing(
+        report, batch_invariant
+    ):
         tell(0.0)
         walk = Walk(model, list(decisions), batches)
 

@@ -6,7 +6,8 @@ A description has the sizes of a layer and none of its weights:
     {"kind": "sum", "first": CHAIN, "second": CHAIN}
     {"kind": "interpolated", "basis": CHAIN, "others": CHAIN}
 
-with "activation", "layout" and "tf32" of a chain where they are not the usual ones.
+with "activation", "layout", "tf32" and "batch_invariant" of a chain where they are not
+the usual ones.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -30,7 +31,12 @@ _COMPOSED: dict[str, tuple[type[nn.Module], tuple[str, str]]] = {
     "sum": (SumLinear, ("first", "second")),
     "interpolated": (InterpolatedLinear, ("basis", "others")),
 }
-_USUAL = {"activation": "none", "layout": "batch_first", "tf32": None}
+_USUAL = {
+    "activation": "none",
+    "layout": "batch_first",
+    "tf32": None,
+    "batch_invariant": False,
+}
 LAYERS = KSLinear, *(kind for kind, _ in _COMPOSED.values())
 
 

@@ -64,7 +64,7 @@ static double tile_cycles(
 static double panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
-    int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
+    int pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
     double rows = (double)dn_pattern_rows(q), cols = (double)dn_pattern_cols(q);
     int64_t most = code->tile_rows / pair, left = p->batch % code->vector;
@@ -94,7 +94,7 @@ static double panel_cost(const danaus_device *dev, const kernel *k, const proble
     int in_place = p->layout == DANAUS_BATCH_LAST && t->in_place == ANY_IN_PLACE &&
                    lines && p->batch >= code->vector;
     double memory = dn_memory_cycles(p) / (in_place ? 4 : 2);
-    return DN_CYCLE * (work + memory + staged + 200) / threads;
+    return DN_CYCLE * (work + memory + staged + 200) / dn_estimated_threads(dev, p);
 }
 
 /* Bytes that a tile of lanes reads for each k: a vector of weights for each of its vectors,
@@ -130,7 +130,7 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
 {
     const cpu_code *code = code_of(k);
     const cpu_device *cpu = (const cpu_device *)dev;
-    int threads = cpu->threads, pair = pair_of(p->dtype);
+    int pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
     double per = code->vector, n = (double)p->batch, d = (double)q.d;
     lane_map m = dn_lane_order(cpu, q, code, p->dtype);
@@ -172,7 +172,7 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
             (keeps_lines(dev, p) ? t->between : t->between + 2) * n * between(p) / per;
     return DN_CYCLE *
            (work + begins + dn_memory_cycles(p) / 2 + spread + turned + again + 50) /
-           threads;
+           dn_estimated_threads(dev, p);
 }
 
 /* Elements are packed one by one, on one thread: with AVX-512 0.4 to 0.5 ns for

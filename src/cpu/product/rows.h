@@ -140,6 +140,13 @@ extern const kernel_family dn_cpu_panel, dn_cpu_lanes, dn_cpu_thin;
    layer that runs again and again are in some cache. */
 double dn_memory_cycles(const problem *p);
 
+/* Threads that divide a problem's estimate. Those of batch-invariant problems, whose choices are
+   the same for any number of threads, count one. */
+static inline double dn_estimated_threads(const danaus_device *dev, const problem *p)
+{
+    return p->batch_invariant ? 1 : ((const cpu_device *)dev)->threads;
+}
+
 double dn_cpu_packing(const danaus_device *dev, const kernel *k, const problem *p);
 
 #endif

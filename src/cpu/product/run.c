@@ -317,17 +317,14 @@ static danaus_status run_slabs(chain_run *c)
     return DANAUS_OK;
 }
 
-/* Panels do; vectors along lines do where these are y's own. */
-static int adds(const ks_step *last, danaus_layout layout, int activation)
+/* Panels do; vectors along lines do where these are y's own. A single column, which is the same
+   in both layouts, is no exception: its sums have the order of others. */
+int dn_cpu_ks_adds(const ks_step *last)
 {
     danaus_dtype dtype = last->p.dtype;
     return !dn_code_of(last)->lane_vectors ||
-           (layout == DANAUS_BATCH_FIRST && dtype == dn_sum_type(dtype) && !activation);
-}
-
-int dn_cpu_ks_adds(const ks_step *last)
-{
-    return adds(last, last->p.layout, last->p.activation);
+           (last->p.layout == DANAUS_BATCH_FIRST && dtype == dn_sum_type(dtype) &&
+            !last->p.activation);
 }
 
 danaus_status dn_cpu_ks_run(
@@ -350,7 +347,7 @@ danaus_status dn_cpu_ks_run(
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];
-    int sums = !o->activation && adds(&steps[count - 1], c.y.layout, 0);
+    int sums = !o->activation && dn_cpu_ks_adds(&steps[count - 1]);
     c.y.added = o->add ? o->y : sums ? o->residual : NULL;
     c.y.residual = sums ? NULL : o->residual;
     if (count > 1)

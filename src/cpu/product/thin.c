@@ -54,7 +54,7 @@ static double thin_cost(const danaus_device *dev, const kernel *k, const problem
     double work = tiles * each / (bytes < MOST_VECTOR ? 2 : 1);
     double blocks = BLOCK_ENDS * (double)q.a * columns;
     return DN_CYCLE * (work + blocks + dn_memory_cycles(p) / 4 + 50) /
-           ((const cpu_device *)dev)->threads;
+           dn_estimated_threads(dev, p);
 }
 
 /* Numbers of row r of block i, from number `first` of its run on. */

@@ -306,7 +306,8 @@ static double dense_cost(const danaus_device *dev, const kernel *k, const proble
 }
 
 const gpu_family dn_gpu_blas = {
-    .kernel = { .fits = blas_fits,
+    .kernel = { .batch_variant = 1,
+                .fits = blas_fits,
                 .cost = blas_cost,
                 .packed_bytes = blas_bytes,
                 .pack = blas_pack },
@@ -318,7 +319,8 @@ const gpu_family dn_gpu_blas = {
 };
 
 const gpu_family dn_gpu_dense = {
-    .kernel = { .fits = dense_fits,
+    .kernel = { .batch_variant = 1,
+                .fits = dense_fits,
                 .cost = dense_cost,
                 .packed_bytes = dense_bytes,
                 .pack = dense_pack },

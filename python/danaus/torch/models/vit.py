@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from danaus.torch._conv_functions import fail
 from danaus.torch.functional import ACTIVATIONS
-from danaus.torch.linear import MonarchLinear
 from danaus.torch.models import pictures
 from danaus.torch.models.base import Config, activation_of, classes_of
 from danaus.torch.models.blocks import Blocks, DropPath
 from danaus.torch.models.outputs import EncoderOutput
+from danaus.torch.monarch_linear import MonarchLinear
 
 __all__ = ["MonarchViTConfig", "MonarchViTForImageClassification", "MonarchViTModel"]
 
