@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -279,6 +279,7 @@ NUMBER = st.one_of(st.integers(-2, 9), st.sampled_from([2**31, 2**63 - 1, -(2**6
     st.integers(1, 2),
     st.integers(-1, 40),
 )
+@example([0, 2**63 - 1, -2, 8], torch.int64, 1, 0)
 def test_no_offsets_crash_the_operators(offsets, dtype, batch, longest):
     u, k = torch.zeros(batch, 2, 8), torch.zeros(2, 3)
     offsets = torch.tensor(offsets, dtype=torch.int64).to(dtype)

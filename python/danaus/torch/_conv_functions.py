@@ -186,8 +186,8 @@ def offsets_of(offsets, u: Tensor, dim: int = 2) -> Tensor | None:
     if u.shape[0] != 1 or len(offsets) < 2:
         fail("packed sequences are a batch of 1, and at least one")
     if not is_traced() and not offsets.is_meta:
-        lengths = offsets.diff()
-        if offsets[0] != 0 or offsets[-1] != u.shape[dim] or (lengths < 0).any():
+        falls = (offsets[1:] < offsets[:-1]).any()  # differences might overflow
+        if offsets[0] != 0 or offsets[-1] != u.shape[dim] or falls:
             fail(
                 f"offsets are {offsets.tolist()}; they ascend from 0 to the "
                 f"{u.shape[dim]} numbers of u"
