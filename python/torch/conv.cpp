@@ -134,8 +134,9 @@ Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &
     return y;
 }
 
-/* y, and in `spectrum` that of the filters if it is to be kept, else nothing. */
-Tensor run_long_conv(StableValue *stack, Tensor &spectrum)
+/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets, accuracy): y, and the
+   spectrum of the filters if it is to be kept. */
+Tensor long_conv(StableValue *stack, Tensor &spectrum)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
@@ -151,21 +152,6 @@ Tensor run_long_conv(StableValue *stack, Tensor &spectrum)
     if (!spectrum || !o.keeps(p.bytes))
         spectrum = make_memory(0, o.t[U].place());
     return y;
-}
-
-/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets, accuracy) */
-void long_conv(StableValue *stack, uint64_t, uint64_t)
-{
-    Tensor spectrum;
-    push(stack, run_long_conv(stack, spectrum));
-}
-
-/* The same, and the spectrum that the backward pass takes. */
-void long_conv_and_spectrum(StableValue *stack, uint64_t, uint64_t)
-{
-    Tensor spectrum, y = run_long_conv(stack, spectrum);
-    push(stack, std::move(y));
-    push(&stack[1], std::move(spectrum));
 }
 
 /* Gradients of the operands that have a place. */
@@ -331,9 +317,9 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 
 /* Those with a _ have no gradients. */
 const Operator conv_operators[] = {
-    { LONG, "long_conv", long_conv },
+    { LONG, "long_conv", push_y<long_conv> },
     { "_long_conv(" LONG_OPERANDS ", " LAST ") -> (Tensor, Tensor)", "_long_conv",
-      long_conv_and_spectrum },
+      push_both<long_conv> },
     { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
     { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "

@@ -204,6 +204,23 @@ template <class O> void backward(StableValue *stack, O (*take_operands)(Argument
         push(&stack[i], std::move(gradients[i]));
 }
 
+/* Operators of a function that returns y and puts spectra, or nothing, into its argument: y
+   alone; and both, of which the backward pass takes the spectra. */
+using Forward = Tensor(StableValue *stack, Tensor &spectra);
+
+template <Forward run> void push_y(StableValue *stack, uint64_t, uint64_t)
+{
+    Tensor spectra;
+    push(stack, run(stack, spectra));
+}
+
+template <Forward run> void push_both(StableValue *stack, uint64_t, uint64_t)
+{
+    Tensor spectra, y = run(stack, spectra);
+    push(stack, std::move(y));
+    push(&stack[1], std::move(spectra));
+}
+
 /* The thread's plan for a description; `kind` tells plans from those of others. */
 template <class Plan, class Desc, class Make>
 Plan &cached_plan(Scope &scope, char kind, const Desc &desc, Make make)

@@ -167,8 +167,9 @@ Tensor run(Scope &scope, const Plan &p, const Operands &o, const Spectra &s)
     return y;
 }
 
-/* y, and in `spectra` those of the filters if they are to be kept, else nothing. */
-Tensor run_hyena(StableValue *stack, Tensor &spectra)
+/* hyena(u, taps, bias, k, skip, offsets, accuracy): y, and the spectra of the filters if they are
+   to be kept. */
+Tensor hyena(StableValue *stack, Tensor &spectra)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
@@ -184,21 +185,6 @@ Tensor run_hyena(StableValue *stack, Tensor &spectra)
     if (!o.keeps(static_cast<size_t>(spectra.numel())))
         spectra = make_memory(0, o.t[U].place());
     return y;
-}
-
-/* hyena(u, taps, bias, k, skip, offsets, accuracy) */
-void hyena(StableValue *stack, uint64_t, uint64_t)
-{
-    Tensor spectra;
-    push(stack, run_hyena(stack, spectra));
-}
-
-/* The same, and the spectra that the backward pass takes. */
-void hyena_and_spectra(StableValue *stack, uint64_t, uint64_t)
-{
-    Tensor spectra, y = run_hyena(stack, spectra);
-    push(stack, std::move(y));
-    push(&stack[1], std::move(spectra));
 }
 
 /* Gradients of the operands that have a place. */
@@ -287,9 +273,9 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
 
 /* Those with a _ have no gradients. */
 const Operator hyena_operators[] = {
-    { HYENA, "hyena", hyena },
+    { HYENA, "hyena", push_y<hyena> },
     { "_hyena(" HYENA_OPERANDS ", " LAST ") -> (Tensor, Tensor)", "_hyena",
-      hyena_and_spectra },
+      push_both<hyena> },
     { HYENA_BACKWARD, "hyena_backward", hyena_backward },
     { "_" HYENA_BACKWARD, "_hyena_backward", hyena_backward },
     { "hyena_pack(" HYENA_OPERANDS ", int longest=0, " ACCURACY ") -> Tensor",

@@ -21,7 +21,7 @@
 /* Tuned for when the caller names no batch. */
 #define LARGE_BATCH 4096
 /* What every batch-invariant plan is tuned for, whatever the caller's batch. Of powers of two it
-   costs the least over batches of 1 to 16,384 by estimates for an H200
+   costs the least over batches of 1 to 16,384 by estimates for a GPU
    (docs/notes/batch-invariant.md). */
 #define INVARIANT_BATCH 256
 /* A merged factor may have this many times the weights of its parts. */

@@ -85,11 +85,9 @@ KERNEL conv(
     int is_periodic)
 {
     SHARED(C, all, MEMBERS * ROOM);
-    int64 number = BLOCK * MEMBERS + THREAD / TEAM, filter = number / TILES;
     work k;
     taps t;
-    k.is_idle = filter >= filters;
-    filter = k.is_idle ? 0 : filter;
+    int64 filter = place_member(&k, all, filters);
     t.k = k_taps;
     t.k_reverse = k_reverse;
     t.skip = skip;
@@ -101,14 +99,8 @@ KERNEL conv(
     t.positive = positive;
     t.negative = negative;
     k.t = &t;
-    k.z = all + THREAD / TEAM * ROOM;
     k.points = points + filter * POINTS;
     k.constants = constants;
-    k.tile = (int)(number % TILES);
-    k.thread = THREAD % TEAM;
-    k.squares = 0;
-    k.parts = 0;
-    k.met = 0;
     spectra += filter * spectrum_bytes;
     transform(&k, (GLOBAL C *)spectra, 0);
     squares += filter * parts;

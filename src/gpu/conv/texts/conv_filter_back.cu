@@ -32,11 +32,9 @@ KERNEL conv(
     int64 positive, int64 negative, int is_periodic, int is_folded, int is_more)
 {
     SHARED(C, all, MEMBERS * ROOM);
-    int64 number = BLOCK * MEMBERS + THREAD / TEAM, filter = number / TILES;
     work k;
     taps t;
-    k.is_idle = filter >= filters;
-    filter = k.is_idle ? 0 : filter;
+    int64 filter = place_member(&k, all, filters);
     t.dk = dk ? dk + filter * count : 0;
     t.dk_reverse = dk_reverse ? dk_reverse + filter * count : 0;
     t.dskip = dskip ? dskip + filter : 0;
@@ -48,13 +46,8 @@ KERNEL conv(
     t.positive = positive;
     t.negative = negative;
     k.t = &t;
-    k.z = all + THREAD / TEAM * ROOM;
     k.points = points + filter * POINTS;
     k.constants = constants;
-    k.tile = (int)(number % TILES);
-    k.thread = THREAD % TEAM;
-    k.squares = 0;
-    k.parts = 0;
     sums += filter * POINTS;
 #if LOAD == 4
     take_spectrum(&k, sums);

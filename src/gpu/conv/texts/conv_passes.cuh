@@ -45,6 +45,20 @@ FN int place_of(unsigned i) { return i + i / 16; }
 /* The place after 16 of them, or after the last ones: as many as threads. */
 FN LOCAL C *gap(const work *k, int i) { return &k->z[17 * i + 16]; }
 
+/* A member takes the next tile of `items` windows; returns which window, 0 where it is idle. */
+FN int64 place_member(work *k, LOCAL C *all, int64 items)
+{
+    int64 number = BLOCK * MEMBERS + THREAD / TEAM, item = number / TILES;
+    k->z = all + THREAD / TEAM * ROOM;
+    k->tile = (int)(number % TILES);
+    k->thread = THREAD % TEAM;
+    k->is_idle = item >= items;
+    k->squares = 0;
+    k->parts = 0;
+    k->met = 0;
+    return k->is_idle ? 0 : item;
+}
+
 /* Columns of a pass are the points first + q m. */
 typedef struct column {
     int block, first, m, is_there;

@@ -22,12 +22,10 @@ KERNEL conv(
     SHARED(C, all, MEMBERS * ROOM);
     rows r = { length, batch,  channels, windows, step,
                lead,   before, after,    packed,  flags };
-    int64 number = BLOCK * MEMBERS + THREAD / TEAM, item = number / TILES;
-    int is_idle = item >= items;
     work k;
-    k.z = all + THREAD / TEAM * ROOM;
+    int64 item = place_member(&k, all, items);
     k.r = &r;
-    k.w = window_of(&r, first + (is_idle ? 0 : item));
+    k.w = window_of(&r, first + item);
     k.x = x + beside(&r, &k.w, GROUPED_X);
     k.x_factor = GATED ? x_factor + beside(&r, &k.w, GROUPED_X_FACTOR) : 0;
     k.y[0] = y + beside(&r, &k.w, GROUPED_Y(0));
@@ -36,12 +34,8 @@ KERNEL conv(
     k.y_factor[1] = GATED ? y2_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(1)) : 0;
     k.points = points + item * POINTS;
     k.constants = constants;
-    k.tile = (int)(number % TILES);
-    k.thread = THREAD % TEAM;
-    k.is_idle = is_idle;
     k.exponent[0] = k.exponent[1] = 0;
-    k.squares = 0;
-    k.parts = SCALED == 2 && k.w.other && !is_idle ? parts + item * PARTS : 0;
+    k.parts = SCALED == 2 && k.w.other && !k.is_idle ? parts + item * PARTS : 0;
     transform(
         &k, spectrum + divide(k.w.channel, share) * POINTS, (LOCAL int *)&all[ROOM - 1]);
 }

@@ -152,7 +152,7 @@ size_t dn_gpu_conv_sums_bytes(const gpu_conv_engine *e, const conv_job *job);
 danaus_status dn_gpu_conv_sums(
     gpu_device *d, const gpu_conv_engine *e, const conv_job *job, char *scratch);
 
-/* Filters to the spectra of a plan, in scratch (conv_filters.c); how much of that they need. */
+/* Filters to the spectra of a plan, in scratch (filters.c); how much of that they need. */
 size_t dn_gpu_conv_filter_bytes(const gpu_conv_engine *e);
 danaus_status dn_gpu_conv_transform_filters(
     gpu_device *d, const gpu_conv_engine *e, const conv_filters *filters,

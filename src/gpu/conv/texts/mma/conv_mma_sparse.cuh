@@ -4,19 +4,9 @@
    The number p of a row is the lowest ROW_BITS = log2(ROWS) bits of a frequency. KEPT_ROWS rows
    are kept. */
 // SPDX-License-Identifier: Apache-2.0
+#include "conv_kept.cuh"
+
 #ifdef KEPT
-
-/* is_left_out(): true if no kept frequency has the lowest bits f; higher bits of f are zero. */
-#define LEAVE_OUT(shift, keep)                                                         \
-    out |= (f & ((1 << (shift)) - 1)) >= (keep);                                       \
-    f >>= (shift);
-
-INLINE int is_left_out(int f)
-{
-    int out = 0;
-    KEPT(LEAVE_OUT)
-    return out;
-}
 
 /* Bits of an axis in a row, and how many are kept of these. */
 #define BITS_OF(shift)       ((shift) < left ? (shift) : left)
@@ -52,7 +42,6 @@ INLINE int place_of_row(int p)
 #else
 
 #define KEPT_ROWS ROWS
-INLINE int is_left_out(int f) { return 0; }
 INLINE int kept_row(int i) { return i; }
 INLINE int place_of_row(int p) { return p; }
 
