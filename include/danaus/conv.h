@@ -7,7 +7,8 @@
 
        causal         (k (*) p)[t] = sum over 0 <= s <= t of k[s] p[t - s]
        circular       (k (*) p)[t] = sum over s of k[s] p[(t - s) mod length]
-       bidirectional  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s],
+       bidirectional  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s]
+       centred        (k (*) p)[t] = sum over s of k[s] p[t + centre - s],
 
    where p and k are zero outside of their lengths. Filters may be shorter or longer
    than the signal. Zeros are never stored.
@@ -37,7 +38,8 @@ extern "C" {
 typedef enum danaus_conv_kind {
     DANAUS_CAUSAL = 0,
     DANAUS_CIRCULAR,
-    DANAUS_BIDIRECTIONAL
+    DANAUS_BIDIRECTIONAL,
+    DANAUS_CENTRED
 } danaus_conv_kind;
 
 /* How exact a convolution is. Accurate convolutions have the error of transforms in the type
@@ -68,8 +70,24 @@ typedef struct danaus_conv_desc {
     int32_t keep[4];      /* how many of each; 0: all */
     int packed; /* nonzero: for sequences of any length up to `length`, below */
     danaus_conv_accuracy accuracy;
-    uint32_t reserved[8];
+    int32_t height;        /* of planes, below; 0: rows */
+    int32_t filter_height; /* 0: height */
+    int32_t centre[2];     /* down, across; of centred and circular plans */
+    uint32_t reserved[4];
 } danaus_conv_desc;
+
+/* Planes: with a height, u, y and the gates are [batch][channels][height][length], k and dk
+   are [filters][filter_height][filter_length], and
+
+       (k (*) p)[t] = sum over s of k[s] p[t + centre - s]
+
+   for places t and s of a plane, that is (down, across). Outside of a plane p is zero, and in
+   circular plans it repeats along both axes. A causal plan has the centre (0, 0); along an
+   axis where the centre is 0, a centred plan is causal. A centre is a place of the filter.
+   Rows take centre[1] alone. Planes, and rows with a centre, keep whole spectra and are not
+   packed; planes are not bidirectional. A plane takes the memory and time of a row with
+   height * (length + c) numbers, where c is at most the filter's length (docs/conv.md,
+   "Planes"), and that is at most DANAUS_CONV_MOST_LENGTH. */
 
 /* Sparse spectra (causal and bidirectional plans): a filter has values at n frequencies
    (f + 1/4) / n, 0 <= f < n. They form an array of N_1 x N_2 x N_3 x N_4 x ... numbers,

@@ -190,6 +190,19 @@ static danaus_status use_sparse(const cut_search *s)
 
 /* ---- measurements ---- */
 
+/* The problem that tables know: of planes, that of rows as long as their flat rows. */
+static conv_problem tabled(const cut_search *s)
+{
+    conv_problem p = *s->p;
+    const conv_frame *f = &s->reach;
+    if (!f->plane.height)
+        return p;
+    p.kind = f->periodic ? DANAUS_CIRCULAR : DANAUS_CAUSAL;
+    p.length = f->length;
+    p.filter_length = f->before + f->after + 1;
+    return p;
+}
+
 /* Times two cuts in turns; the least of each counts. */
 static danaus_status duel(
     conv_trial *a, conv_trial *b, double *a_seconds, double *b_seconds)
@@ -235,8 +248,9 @@ static danaus_status measure(const cut_search *s)
         status = challenge(s, &best, list->best[i].cut);
     dn_conv_trial_close(&best);
     c->judge = CONV_BY_MEASURE;
+    conv_problem p = tabled(s);
     if (!status)
-        dn_tuning_add_conv(s->dev->tuning, s->p, s->rows, c->frame.cut, c->cost);
+        dn_tuning_add_conv(s->dev->tuning, &p, s->rows, c->frame.cut, c->cost);
     return status;
 }
 
@@ -247,8 +261,9 @@ static int find_in_table(const cut_search *s, conv_cut *cut, double *seconds)
 {
     conv_frame f;
     conv_work work;
+    conv_problem p = tabled(s);
     return !s->reach.sparse &&
-           dn_tuning_find_conv(s->dev->tuning, s->p, s->rows, cut, seconds) &&
+           dn_tuning_find_conv(s->dev->tuning, &p, s->rows, cut, seconds) &&
            cut->kernel->dtype == s->p->dtype &&
            cut->n <= longest(s, cut->kernel->unit) && can_cut(s, *cut, &f, &work);
 }

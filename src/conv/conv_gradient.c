@@ -39,7 +39,7 @@ static danaus_status check_overlaps(
     size_t rows = dn_conv_array_bytes(plan, x);
     size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
     size_t filters = (size_t)plan->p.filters * sums;
-    size_t taps = filters * (size_t)plan->p.filter_length;
+    size_t taps = filters * (size_t)dn_conv_taps(&plan->p);
     byte_range in[] = { { "u", o->u, rows },
                         { "gate_in", o->gate_in, rows },
                         { "gate_out", o->gate_out, rows },

@@ -12,29 +12,73 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Lengths along both axes, and the flat length of planes. */
+static danaus_status check_lengths(const conv_problem *p)
+{
+    int64_t most = MAX(p->length, p->filter_length), flat;
+    if (most > DANAUS_CONV_MOST_LENGTH)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "lengths of %" PRId64 " and %" PRId64 "; at most %" PRId64, p->length,
+            p->filter_length, DANAUS_CONV_MOST_LENGTH);
+    flat = MAX(p->height, p->filter_height) * (p->length + p->filter_length);
+    if (flat > DANAUS_CONV_MOST_LENGTH)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "planes of %d x %" PRId64 " and filters of %d x %" PRId64
+            "; the greater height times the sum of lengths is at most %" PRId64,
+            p->height, p->length, p->filter_height, p->filter_length,
+            DANAUS_CONV_MOST_LENGTH);
+    return DANAUS_OK;
+}
+
 static danaus_status check_sizes(const conv_problem *p)
 {
     if (p->channels < 1 || p->length < 1)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "%" PRId64 " channels of length %" PRId64, p->channels,
             p->length);
-    if (p->length > DANAUS_CONV_MOST_LENGTH ||
-        p->filter_length > DANAUS_CONV_MOST_LENGTH)
-        return dn_fail(
-            DANAUS_ERR_SHAPE,
-            "lengths of %" PRId64 " and %" PRId64 "; at most %" PRId64, p->length,
-            p->filter_length, DANAUS_CONV_MOST_LENGTH);
     if (p->filter_length < 1 || p->filters < 1 || p->channels % p->filters)
         return dn_fail(
             DANAUS_ERR_SHAPE,
             "%" PRId64 " filters of length %" PRId64 " for %" PRId64 " channels",
             p->filters, p->filter_length, p->channels);
-    int64_t all;
-    if (dn_mul_overflows(p->filters, 64 * (p->length + p->filter_length), &all) ||
-        dn_mul_overflows(p->channels, 8 * p->length, &all))
+    TRY(check_lengths(p));
+    int64_t all, numbers = dn_conv_numbers(p);
+    if (dn_mul_overflows(p->filters, 64 * (numbers + dn_conv_taps(p)), &all) ||
+        dn_mul_overflows(p->channels, 8 * numbers, &all))
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " channels of length %" PRId64 " have no size",
             p->channels, p->length);
+    return DANAUS_OK;
+}
+
+/* What planes and centres exclude. */
+static danaus_status check_plane(const conv_problem *p)
+{
+    int rows = MAX(p->filter_height, 1);
+    if (p->height < 0 || p->filter_height < 0 || (p->filter_height && !p->height))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a height of %d and filters of height %d", p->height,
+            p->filter_height);
+    if (p->centre[0] < 0 || p->centre[0] >= rows || p->centre[1] < 0 ||
+        p->centre[1] >= p->filter_length)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "the centre (%d, %d) is no place of a filter of %d x %" PRId64,
+            p->centre[0], p->centre[1], rows, p->filter_length);
+    int has_centre = p->centre[0] || p->centre[1];
+    if (has_centre && p->kind != DANAUS_CENTRED && p->kind != DANAUS_CIRCULAR)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "only centred and circular filters have a centre");
+    if (p->height && p->kind == DANAUS_BIDIRECTIONAL)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "planes have no reverse filters: give the filter a centre");
+    if ((p->height || has_centre) && (p->packed || p->keep[0]))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "planes and centred filters are not %s",
+            p->packed ? "packed" : "sparse");
     return DANAUS_OK;
 }
 
@@ -79,6 +123,7 @@ static danaus_status check_problem(const conv_problem *p)
 {
     if (!dn_conv_is_kind(p->kind))
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no kind of convolution", p->kind);
+    TRY(check_plane(p));
     TRY(check_sizes(p));
     TRY(check_box(p));
     if (!dn_dtype(p->dtype) || dn_is_complex(p->dtype))
@@ -110,6 +155,9 @@ danaus_status dn_conv_plan_make(
             "a device, a description and a place for the plan are needed");
     conv_problem p = *desc;
     p.filter_length = p.filter_length ? p.filter_length : p.length;
+    p.filter_height = p.filter_height ? p.filter_height : p.height;
+    if (p.kind == DANAUS_CENTRED && !p.height && !p.centre[0] && !p.centre[1])
+        p.kind = DANAUS_CAUSAL;
     p.filters = p.filters ? p.filters : p.channels;
     p.dtype = p.dtype ? p.dtype : DANAUS_F32;
     complete_box(&p);
@@ -178,7 +226,7 @@ danaus_status dn_conv_check_extent(
             "plans for packed sequences, and no others, take calls with offsets");
     if (x->offsets)
         TRY(dn_conv_check_offsets(p->length, x->batch, x->offsets, &columns));
-    else if (dn_mul_overflows(p->length, x->batch, &columns))
+    else if (dn_mul_overflows(dn_conv_numbers(p), x->batch, &columns))
         return dn_fail(
             DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", x->batch);
     if (dn_mul_overflows(p->channels, columns, &x->numbers) ||

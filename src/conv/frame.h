@@ -40,6 +40,48 @@ typedef struct conv_span {
 conv_span dn_conv_span(
     const conv_frame *f, int64_t length, int64_t number, int adjoint);
 
+/* ---- planes ---- */
+
+/* What an array is to a product: it is read or written, and that by the adjoint. */
+typedef enum conv_side {
+    CONV_MEETS,
+    CONV_MAKES,
+    CONV_MEETS_BACK,
+    CONV_MAKES_BACK
+} conv_side;
+
+/* The flat rows of planes in memory: number q of row r, q in `columns`, is number
+   (q + across) mod width of row (r + down) mod height of the plane. Others are zero, or are not
+   stored. height 0: rows lie in memory as they are. */
+typedef struct conv_view {
+    int64_t height, width, pitch, down, across;
+    range columns;
+} conv_view;
+
+conv_view dn_conv_view(const conv_frame *f, conv_side side);
+
+/* Numbers of a flat row that follow each other in memory: `count` from number `place` of the
+   array's row on; place -1: zeros. */
+typedef struct conv_piece {
+    int64_t place, count;
+} conv_piece;
+
+/* The piece that begins at number `at` of a flat row, of at most n numbers. */
+static inline conv_piece dn_conv_piece(const conv_view *v, int64_t at, int64_t n)
+{
+    if (!v->height)
+        return (conv_piece){ at, n };
+    int64_t row = at / v->pitch, q = at - row * v->pitch;
+    if (q < v->columns.from)
+        return (conv_piece){ -1, MIN(n, v->columns.from - q) };
+    if (q >= v->columns.to)
+        return (conv_piece){ -1, MIN(n, v->pitch - q) };
+    int64_t column = (q + v->across) % v->width, count = v->width - column;
+    row = (row + v->down) % v->height;
+    return (conv_piece){ row * v->width + column,
+                         MIN(n, MIN(count, v->columns.to - q)) };
+}
+
 /* Filter number `filter`, over n 2^shift, as a window: 2 n numbers mod Z^2n + 1, taps at
    their lag. */
 void dn_conv_lay_filter(

@@ -17,7 +17,7 @@ static danaus_status choose_rows(
     TRY(danaus_device_describe(dev, &info));
     int64_t all = info.threads ? numbers * info.threads : info.cache / GPU_SHARE;
     int64_t few = dn_conv_few_rows(dev, p), shared = p->filters < p->channels;
-    int64_t many = MAX(1 + 2 * info.threads, CEIL_DIV(all, p->length));
+    int64_t many = MAX(1 + 2 * info.threads, CEIL_DIV(all, dn_conv_numbers(p)));
     int64_t batch = few ? p->batch : p->batch ? MIN(p->batch, many) : many;
     p->channels = few ? p->channels : MIN(p->channels, CEIL_DIV(many, batch));
     p->filters = shared ? 1 : p->channels;
@@ -29,7 +29,7 @@ static danaus_status choose_rows(
 static danaus_status open_rows(conv_trial *t, const conv_problem *p)
 {
     const backend *b = t->dev->backend;
-    size_t rows = dn_aligned(t->rows * p->length * dn_size_of(p->dtype));
+    size_t rows = dn_aligned(t->rows * dn_conv_numbers(p) * dn_size_of(p->dtype));
     size_t bytes = 2 * rows + dn_conv_spectra_bytes(t->engine, p->filters);
     TRY(b->alloc(t->dev, bytes, &t->memory));
     char *memory = t->memory;

@@ -43,6 +43,17 @@ typedef danaus_conv_desc conv_problem;
 
 #define CONV_AXES 4
 
+/* Numbers of a channel in memory, of its filter. */
+static inline int64_t dn_conv_numbers(const conv_problem *p)
+{
+    return p->height ? p->height * p->length : p->length;
+}
+
+static inline int64_t dn_conv_taps(const conv_problem *p)
+{
+    return p->height ? p->filter_height * p->filter_length : p->filter_length;
+}
+
 /* The accuracy of plans that ask for none. */
 static inline danaus_conv_accuracy dn_conv_usual_accuracy(danaus_dtype dtype)
 {
@@ -76,10 +87,24 @@ typedef struct conv_box {
     int64_t mask[CONV_AXES], keep[CONV_AXES];
 } conv_box;
 
+/* Planes as flat rows (docs/conv.md, "Planes"): a flat row has `pitch` numbers for each row of a
+   plane. The first `halo` of these repeat the row's end in periodic planes; those after the
+   row's own are zero. A filter's flat taps are those of its rows, `pitch` apart. */
+typedef struct conv_plane {
+    int64_t height, width; /* 0: rows lie in memory as they are */
+    int64_t pitch, halo;
+    int64_t down, across;            /* the centre */
+    int64_t taps_height, taps_width; /* of a filter in memory */
+    /* Taps that meet numbers: their first row and column, how many rows and columns. */
+    int64_t first_down, first_across, tap_rows, tap_columns;
+    int64_t here; /* the flat lag of number t itself */
+} conv_plane;
+
 /* A convolution in numbers: y[t] depends on p[t - before] to p[t + after]; and the windows that
    a row is cut into (src/conv/frame.h). */
 typedef struct conv_frame {
-    int64_t length, taps; /* of a row, of a filter */
+    int64_t length, taps; /* of a row, flat if it is a plane; of a filter in memory */
+    conv_plane plane;
     int64_t before, after;
     int periodic; /* rows repeat, and filters are folded to the length of a row */
     int reverse;  /* there are reverse filters, of negative lags */

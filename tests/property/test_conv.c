@@ -7,6 +7,7 @@
 
 #include "support/device.h"
 #include "support/exact.h"
+#include "support/planes.h"
 
 #include "device/backend.h"
 
@@ -171,6 +172,8 @@ static void threads_do_not_change_a_bit(void **state)
     for (int round = 0; round < rounds_of(24); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 80000);
+        if (round % 4 == 3)
+            conv_make_planes(&r, &desc, 6);
         if (round % 2) /* a plan for one row, made anew for each number of threads */
             desc.channels = desc.filters = desc.batch = 1;
         conv_case c = conv_random(
@@ -203,6 +206,8 @@ static void nothing_changes_from_call_to_call(void **state)
     for (int round = 0; round < rounds_of(24); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 40000);
+        if (round % 4 == 3)
+            conv_make_planes(&r, &desc, 6);
         conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
         array dy = array_random(&r, desc.dtype, c.u.count);
         conv_outcome one = conv_compute(*state, &c, &dy);
@@ -293,6 +298,8 @@ static void scratch_is_what_a_plan_says(void **state)
     for (int round = 0; round < rounds_of(40); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 80000);
+        if (round % 4 == 3)
+            conv_make_planes(&r, &desc, 6);
         conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
         if (on_host)
             assert_ok(danaus_device_set_threads(device, 1 + round % 4));

@@ -20,14 +20,16 @@ conv_case conv_random(rng *r, const danaus_conv_desc *desc, int64_t batch, int e
     d->filters = d->filters ? d->filters : d->channels;
     d->dtype = d->dtype ? d->dtype : DANAUS_F32;
     d->accuracy = d->accuracy ? d->accuracy : DANAUS_CONV_ACCURATE;
-    int64_t numbers = batch * d->channels * d->length;
+    d->filter_height = d->filter_height ? d->filter_height : d->height;
+    int64_t numbers = batch * d->channels * d->length * (d->height ? d->height : 1);
+    int64_t taps = d->filter_length * (d->height ? d->filter_height : 1);
     danaus_dtype sums = sum_type(d->dtype);
     c.u = array_random(r, d->dtype, numbers);
     if (extras & 1)
         c.gate_in = array_random(r, d->dtype, numbers);
     if (extras & 2)
         c.gate_out = array_random(r, d->dtype, numbers);
-    c.k = array_random(r, sums, d->filters * d->filter_length);
+    c.k = array_random(r, sums, d->filters * taps);
     if (d->kind == DANAUS_BIDIRECTIONAL)
         c.k_reverse = array_random(r, sums, d->filters * d->filter_length);
     if (extras & 4)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/exact.h"
 
+#include "support/planes.h"
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -340,6 +341,10 @@ static conv_exact exact_make(const conv_case *c)
 conv_exact conv_exactly(const conv_case *c, const array *dy)
 {
     conv_exact x = exact_make(c);
+    if (conv_has_planes(&c->desc)) {
+        conv_exactly_planes(c, dy, &x);
+        return x;
+    }
     work w = work_make(c);
     int64_t group = c->desc.channels / c->desc.filters;
     for (int64_t f = 0; f < c->desc.filters; f++) {
@@ -385,12 +390,13 @@ void conv_exact_expect(
             double e = exact->e[n][i] * (1 + f.unit) + f.unit * fabs(should) + f.tiny;
             if (!(fabs(is - should) <= e))
                 fail_msg(
-                    "kind %d, %s, %" PRId64 " x %" PRId64 " x %" PRId64 ", %" PRId64
-                    " filters of %" PRId64 ": %s[%" PRId64
-                    "] is %.9g, not %.9g +- %.2g",
+                    "kind %d, %s, %" PRId64 " x %" PRId64 " x %d x %" PRId64
+                    ", %" PRId64 " filters of %d x %" PRId64
+                    " around (%d, %d): %s[%" PRId64 "] is %.9g, not %.9g +- %.2g",
                     d->kind, danaus_dtype_name(d->dtype), c->batch, d->channels,
-                    d->length, d->filters, d->filter_length, names[n], i, is, should,
-                    e);
+                    d->height, d->length, d->filters, d->filter_height,
+                    d->filter_length, d->centre[0], d->centre[1], names[n], i, is,
+                    should, e);
         }
 }
 

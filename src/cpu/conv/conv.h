@@ -47,12 +47,13 @@ typedef struct conv_tables {
     unsigned char *outside, *left_out[DN_DFT_MOST_RADICES];
 } conv_tables;
 
-/* Numbers [0, length) along a row, times those of `factor` if that is not NULL.
-   Outside of [from, to) they count as zero. */
+/* Numbers [0, length) along a row, which may be flat, times those of `factor` if that is not
+   NULL. Outside of [from, to) they count as zero. */
 typedef struct conv_source {
     const void *data, *factor;
     int64_t length, from, to;
     int periodic; /* before 0 and from `length` on they repeat */
+    conv_view view;
 } conv_source;
 
 typedef enum conv_mode {
@@ -82,8 +83,9 @@ struct conv_window {
     conv_sink sink[CONV_MOST_SINKS];
     int sinks;
     int64_t start;
-    range out; /* local numbers that are stored */
-    int fold;  /* of periodic rows: number n + j is added to number j (1) or taken
+    conv_view view; /* of the sinks */
+    range out;      /* local numbers that are stored */
+    int fold;       /* of periodic rows: number n + j is added to number j (1) or taken
                   from it (-1), and not stored */
     conv_mode mode;
     const void *spectrum;

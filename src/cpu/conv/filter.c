@@ -62,8 +62,8 @@ static filter_operands operands_of(const filter_sums *s, int64_t item)
     conv_place at = dn_conv_place(e, s->job, item);
     conv_span w = dn_conv_span(&e->frame, at.length, at.window, 0);
     return (filter_operands){
-        .x = dn_conv_source(e, f->x, &at, w.used),
-        .dy = dn_conv_source(e, f->dy, &at, w.y),
+        .x = dn_conv_source(e, f->x, &at, w.used, CONV_MEETS),
+        .dy = dn_conv_source(e, f->dy, &at, w.y, CONV_MAKES),
         .start = w.start,
     };
 }

@@ -50,7 +50,8 @@ conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
 
 /* The numbers `used` of a row as a source. */
 conv_source dn_conv_source(
-    const cpu_engine *e, conv_input from, const conv_place *at, range used);
+    const cpu_engine *e, conv_input from, const conv_place *at, range used,
+    conv_side side);
 
 /* The sums of job->filter, in so much scratch. */
 void dn_conv_sum_filters(

@@ -327,16 +327,18 @@ conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
         at.window = w->number;
     } else {
         int64_t batch = window / windows, rows = e->p.channels;
-        at.first = (batch * rows + channel) * e->p.length;
-        at.beside = batch * (e->frame.groups - 1) * rows * e->p.length;
-        at.length = e->p.length;
+        int64_t numbers = dn_conv_numbers(&e->p);
+        at.first = (batch * rows + channel) * numbers;
+        at.beside = batch * (e->frame.groups - 1) * rows * numbers;
+        at.length = e->frame.length;
         at.window = window % windows;
     }
     return at;
 }
 
 conv_source dn_conv_source(
-    const cpu_engine *e, conv_input from, const conv_place *at, range used)
+    const cpu_engine *e, conv_input from, const conv_place *at, range used,
+    conv_side side)
 {
     return (conv_source){
         .data = row_of(e, from.data, at, from.grouped & CONV_GROUPED_DATA),
@@ -345,6 +347,7 @@ conv_source dn_conv_source(
         .from = used.from,
         .to = used.to,
         .periodic = e->frame.periodic,
+        .view = dn_conv_view(&e->frame, side),
     };
 }
 
@@ -370,7 +373,9 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     conv_place at = dn_conv_place(e, j->job, item);
     conv_span s = dn_conv_span(&e->frame, at.length, at.window, p->adjoint);
     w->code = e->code;
-    w->source = dn_conv_source(e, p->x, &at, s.used);
+    w->source =
+        dn_conv_source(e, p->x, &at, s.used, p->adjoint ? CONV_MEETS_BACK : CONV_MEETS);
+    w->view = dn_conv_view(&e->frame, p->adjoint ? CONV_MAKES_BACK : CONV_MAKES);
     w->sinks = p->sinks;
     for (int i = 0; i < p->sinks; i++) {
         const conv_sink *to = &p->sink[i];

@@ -141,12 +141,15 @@ int dn_conv_source_size(const conv_code *code, const conv_source *s, int *size)
     int64_t to = s->periodic ? s->length : MIN(s->to, s->length);
     double x[CHUNK], factor[CHUNK];
     *size = INT_MIN;
-    for (int64_t at = from; at < to; at += CHUNK) {
-        int64_t n = MIN(CHUNK, to - at);
-        code->fetch(s->data, NULL, at, n, x);
+    conv_piece p;
+    for (int64_t at = from; at < to; at += p.count) {
+        p = dn_conv_piece(&s->view, at, MIN(CHUNK, to - at));
+        if (p.place < 0)
+            continue;
+        code->fetch(s->data, NULL, p.place, p.count, x);
         if (s->factor)
-            code->fetch(s->factor, NULL, at, n, factor);
-        if (!grow(sums_of(code), x, s->factor ? factor : NULL, n, size))
+            code->fetch(s->factor, NULL, p.place, p.count, factor);
+        if (!grow(sums_of(code), x, s->factor ? factor : NULL, p.count, size))
             return 0;
     }
     return *size > INT_MIN;

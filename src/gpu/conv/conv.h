@@ -31,6 +31,7 @@ typedef struct gpu_conv_shape {
     int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
     int scaled; /* brought to the same size (texts/conv_scales.cuh) */
     int groups; /* of arrays that are grouped */
+    conv_plane plane;
     int sparse; /* of a spectrum, whose box is: */
     conv_box box;
     int rows; /* of conv_mma.cu, whose spectra filters have (texts/conv_lanes.cuh); 0: their own */

@@ -153,7 +153,7 @@ int dn_gpu_conv_work(
     if (!dn_gpu_conv_shape_of(dn_gpu_facts(dev), f, &s))
         return 0;
     if (f->cut.kernel->fast) /* whose filters are transformed like others */
-        return mma_work(dn_gpu_facts(dev), f, work);
+        return !f->plane.height && mma_work(dn_gpu_facts(dev), f, work);
     double n = (double)(s.n * f->windows) / (s.pair ? 2 : 1);
     double point = (double)dn_gpu_point(&s);
     double columns = (double)s.level[0].columns;

@@ -192,6 +192,7 @@ int dn_gpu_conv_shape_of(
     shape->scaled = shape->circle && scaled;
     shape->pair = shape->scaled || (shape->circle && frame->cut.kernel->fast);
     shape->groups = (int)frame->groups;
+    shape->plane = frame->plane;
     return made;
 }
 
@@ -288,6 +289,31 @@ static void define_digits(const gpu_conv_shape *s, const gpu_conv_level *l, text
         dn_gpu_conv_define_kept(&s->box, to);
 }
 
+/* What texts/conv_plane.cuh knows. */
+static void define_plane(const conv_plane *l, text *to)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } lines[] = {
+        { "PLANE_PITCH", l->pitch },
+        { "HEIGHT", l->height },
+        { "WIDTH", l->width },
+        { "HALO", l->halo },
+        { "CENTRE_DOWN", l->down % l->height },
+        { "CENTRE_ACROSS", l->across % l->width },
+        { "TAPS_HEIGHT", l->taps_height },
+        { "TAPS_WIDTH", l->taps_width },
+        { "FIRST_DOWN", l->first_down },
+        { "FIRST_ACROSS", l->first_across },
+        { "TAP_ROWS", l->tap_rows },
+        { "TAP_COLUMNS", l->tap_columns },
+        { "HERE", l->here },
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+}
+
 void dn_gpu_conv_use(
     const gpu_conv_shape *s, const gpu_conv_use *c, danaus_dtype dtype, int half,
     int gated, gpu_use *use)
@@ -335,6 +361,8 @@ void dn_gpu_conv_use(
         dn_text(&to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
     define_passes(s, l, &to);
     define_digits(s, l, &to);
+    if (s->plane.height)
+        define_plane(&s->plane, &to);
 }
 
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *s, int level, int64_t tiles)

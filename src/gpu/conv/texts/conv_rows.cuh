@@ -7,7 +7,7 @@
 /* True if numbers j + q step, q < count, are all in the range and no row ends between them. */
 FN int are_inside(const rows *r, range in, int j, int step, int count)
 {
-    int wraps = !HALF && !PAIR && r->flags & PERIODIC;
+    int wraps = PLANE_PITCH || (!HALF && !PAIR && r->flags & PERIODIC);
     return !wraps && is_in(in, j) && is_in(in, j + (count - 1) * step);
 }
 
@@ -32,6 +32,11 @@ FN void read_numbers(
             continue;
         int is_there = is_in(in, j + q * step);
         int at = place_in_row(r, w, is_there ? j + q * step : in.from);
+        if (PLANE_PITCH) {
+            at = place_in_memory(r, w, in, j + q * step);
+            is_there = at >= 0;
+            at = is_there ? at : 0;
+        }
         X value = in.count ? row[at] : 0;
         to[q] = is_there ? value : 0;
     }
@@ -60,7 +65,7 @@ FN void put_numbers(
     const rows *r, const window *w, const S *from, int j, int step, int count,
     GLOBAL X *y, const GLOBAL X *factor)
 {
-    GLOBAL X *to = y + w->base + j;
+    GLOBAL X *to = y + w->base + (PLANE_PITCH ? 0 : j);
     int are_all = are_inside(r, w->made, j, step, count);
     UNROLL for (int first = 0; first < MOST_RADIX; first += AT_ONCE)
     {
@@ -71,8 +76,11 @@ FN void put_numbers(
         UNROLL for (int q = 0; q < AT_ONCE; q++)
         {
             int at = first + q;
-            if (at < count && (are_all || is_in(w->made, j + at * step)))
-                to[at * step] = store(factor ? from[at] * load(by[q]) : from[at]);
+            if (at >= count || !(are_all || is_in(w->made, j + at * step)))
+                continue;
+            int place = PLANE_PITCH ? place_in_memory(r, w, w->made, j + at * step) : at * step;
+            if (place >= 0)
+                to[place] = store(factor ? from[at] * load(by[q]) : from[at]);
         }
     }
 }

@@ -22,6 +22,17 @@ FN int is_half(const taps *t)
     return !t->negative && (t->is_periodic ? t->length : t->positive) <= POINTS;
 }
 
+#if PLANE_PITCH
+/* The first tap of number j of the window, or -1. */
+FN int first_tap(const taps *t, int j)
+{
+    int lag = j < t->positive ? j : j - 2 * POINTS, flat = lag + (int)t->negative;
+    int row = flat / PLANE_PITCH, column = flat - row * PLANE_PITCH;
+    int is_there = flat >= 0 && row < TAP_ROWS && column < TAP_COLUMNS;
+    return is_there ? (FIRST_DOWN + row) * TAPS_WIDTH + FIRST_ACROSS + column : -1;
+}
+#endif
+
 #if LOAD == 3
 #    ifdef TYPE_f64
 #        define OWN_TYPE F64
@@ -56,6 +67,33 @@ FN void add_taps(
     }
 }
 
+#    if PLANE_PITCH
+/* The sum of taps that number j of the window has, all from tap `first` on, and of skip. */
+FN S taps_at(const taps *t, int j, int first)
+{
+    int end = t->is_periodic ? TAPS_HEIGHT * TAPS_WIDTH : first + 1;
+    S all = 0;
+    ROLL for (int row = first; first >= 0 && row < end; row += HEIGHT * TAPS_WIDTH)
+    {
+        int last = t->is_periodic ? row - row % TAPS_WIDTH + TAPS_WIDTH : row + 1;
+        for (int s = row; s < last; s += WIDTH)
+            all += number_at(t->k, t->type, t->filter * t->taps + s, 0);
+    }
+    if (t->skip && j == HERE)
+        all += number_at(t->skip, t->type, t->filter, 0);
+    return j >= t->positive ? -all : all;
+}
+
+/* Numbers j + q step, q < count, of the window, times POINTS. */
+FN void lay_numbers(const taps *t, int j, int step, int count, S *to)
+{
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q < count)
+            to[q] = taps_at(t, j + q * step, first_tap(t, j + q * step));
+    }
+}
+#    else
 /* Numbers j + q step, q < count, of the window, times POINTS. */
 FN void lay_numbers(const taps *t, int j, int step, int count, S *to)
 {
@@ -71,6 +109,7 @@ FN void lay_numbers(const taps *t, int j, int step, int count, S *to)
         add_taps(
             t, t->k_reverse, 0, (int)t->negative, 2 * POINTS - 1 - j, -step, count, -1, to);
 }
+#    endif
 
 /* Points j + q step, q < count. */
 FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
@@ -79,7 +118,7 @@ FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
     lay_numbers(t, j, step, count, re);
     if (!is_half(t))
         lay_numbers(t, POINTS + j, step, count, im);
-    if (j == 0 && t->skip)
+    if (j == 0 && t->skip && !PLANE_PITCH)
         re[0] += number_at(t->skip, t->type, t->filter, 0);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
@@ -92,6 +131,47 @@ FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
 FN void fetch_taps(const taps *t, int j, int step, int count, C *v) {}
 #endif
 
+FN void put_number(const taps *t, GLOBAL S *to, S value)
+{
+    *to = t->is_more ? *to + value : value;
+}
+
+#if PLANE_PITCH
+/* A number to all taps that have it, from tap `first` on. */
+FN void put_taps_at(const taps *t, int first, S value)
+{
+    int end = t->is_periodic ? TAPS_HEIGHT * TAPS_WIDTH : first + 1;
+    ROLL for (int row = first; first >= 0 && row < end; row += HEIGHT * TAPS_WIDTH)
+    {
+        int last = t->is_periodic ? row - row % TAPS_WIDTH + TAPS_WIDTH : row + 1;
+        for (int s = row; s < last; s += WIDTH)
+            put_number(t, t->dk + s, value);
+    }
+}
+
+/* Numbers j + q step, q < count, of the window to the taps of their lags. */
+FN void take_numbers(const taps *t, int j, int step, int count, const S *v)
+{
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        int at = j + q * step;
+        if (q >= count)
+            continue;
+        if (t->dk)
+            put_taps_at(t, first_tap(t, at), at >= t->positive ? -v[q] : v[q]);
+        if (t->dskip && at == HERE)
+            put_number(t, t->dskip, v[q]);
+    }
+}
+
+/* True if no window has anything for this tap. */
+FN int is_out(const taps *t, int64 s)
+{
+    int row = (int)s / TAPS_WIDTH - FIRST_DOWN, column = (int)s % TAPS_WIDTH - FIRST_ACROSS;
+    int is_inside = row >= 0 && row < TAP_ROWS && column >= 0 && column < TAP_COLUMNS;
+    return !t->is_periodic && !is_inside;
+}
+#else
 /* `sign` times numbers to taps j + q step, q < count, where they are among the first `there`. */
 FN void put_some(
     const taps *t, GLOBAL S *to, int there, int j, int step, int count, S sign, const S *v)
@@ -125,6 +205,9 @@ FN void take_numbers(const taps *t, int j, int step, int count, const S *v)
         put_some(t, t->dskip, 1, 0, 1, 1, 1, v);
 }
 
+FN int is_out(const taps *t, int64 s) { return !t->is_periodic && s >= t->positive; }
+#endif
+
 FN void put_taps(const taps *t, const C *v, int j, int step, int count)
 {
     S re[MOST_RADIX], im[MOST_RADIX], scale = (S)1 / (S)POINTS;
@@ -144,7 +227,7 @@ FN void put_taps(const taps *t, const C *v, int j, int step, int count)
 FN void clear_rest(const taps *t, int thread, int threads)
 {
     for (int64 s = thread; !t->is_more && s < t->taps; s += threads) {
-        if (t->dk && !t->is_periodic && s >= t->positive)
+        if (t->dk && is_out(t, s))
             t->dk[s] = 0;
         if (t->dk_reverse && s >= t->negative)
             t->dk_reverse[s] = 0;

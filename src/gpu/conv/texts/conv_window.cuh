@@ -9,7 +9,8 @@
 
    Rows are [batch][channels][length] with `windows` windows each. Packed, they are parts
    of `channels` rows of `length` numbers, and each row has the same `windows` parts. GROUPS:
-   arrays that `flags` names are [batch][GROUPS][channels][length]. */
+   arrays that `flags` names are [batch][GROUPS][channels][length]. PLANE_PITCH: rows are flat, of
+   planes (conv_plane.cuh). */
 // SPDX-License-Identifier: Apache-2.0
 
 #define PERIODIC 1 /* bits of `flags` */
@@ -29,6 +30,7 @@
 #endif
 
 #include "conv_packed.cuh"
+#include "conv_plane.cuh"
 
 typedef struct rows {
     int64 length, batch, channels;
@@ -37,14 +39,15 @@ typedef struct rows {
     int flags;
 } rows;
 
-/* Numbers of a window: from, ..., from + count - 1. */
+/* Numbers of a window: from, ..., from + count - 1. is_made: of y, else of x. */
 typedef struct range {
-    int from, count;
+    int from, count, is_made;
 } range;
 
 typedef struct window {
     int number, batch, channel; /* of its row, of the batch, of its rows */
-    int64 base;                 /* its number 0 in the arrays */
+    int64 base; /* its number 0 in the arrays or, of planes, that of the plane */
+    int start;  /* of planes: its number 0 in the flat row */
     int64 other;                /* PAIR: from there to the next row, or 0 */
     int64 groups;               /* numbers of other groups before it */
     range there, made, row;
@@ -56,6 +59,7 @@ FN range range_of(int64 from, int64 to, int64 start)
     range r;
     r.from = (int)(from - start);
     r.count = to > from ? (int)(to - from) : 0;
+    r.is_made = 0;
     return r;
 }
 
@@ -67,12 +71,15 @@ FN int64 divide(int64 a, int64 b)
     return (a | b) >> 32 ? a / b : (int64)((unsigned)a / (unsigned)b);
 }
 
+/* Numbers of a row in memory. */
+FN int64 numbers_of(const rows *r) { return PLANE_PITCH ? (int64)HEIGHT * WIDTH : r->length; }
+
 /* Rows of the batch, or pairs of them. */
 FN int rows_of(const rows *r) { return (int)(PAIR ? (r->batch + 1) / 2 : r->batch); }
 
 FN int64 other_of(const rows *r, int batch)
 {
-    return PAIR && 2 * batch + 1 < r->batch ? r->channels * r->length : 0;
+    return PAIR && 2 * batch + 1 < r->batch ? r->channels * numbers_of(r) : 0;
 }
 
 /* A window from its number in its row, its row of the batch and its channel. */
@@ -86,13 +93,15 @@ FN window place_window(const rows *r, int number, int batch, int channel)
     w.number = number;
     w.batch = batch;
     w.channel = channel;
-    w.base = ((PAIR ? 2 : 1) * batch * r->channels + channel) * r->length;
-    w.base += p.offset + start;
+    w.base = ((PAIR ? 2 : 1) * batch * r->channels + channel) * numbers_of(r);
+    w.base += PLANE_PITCH ? 0 : p.offset + start;
+    w.start = PLANE_PITCH ? (int)start : 0;
     w.other = other_of(r, batch);
-    w.groups = (GROUPS - 1) * batch * r->channels * r->length;
+    w.groups = (GROUPS - 1) * batch * r->channels * numbers_of(r);
     to = to < p.length ? to : p.length;
     w.row = range_of(0, p.length, start);
     w.made = range_of(from, to, start);
+    w.made.is_made = 1;
     from -= r->flags & FOLD ? 0 : r->before;
     to += r->flags & FOLD ? 0 : r->after;
     if (!(r->flags & PERIODIC)) {
@@ -121,9 +130,9 @@ FN int is_in_batch(const rows *r, const window *w, int count)
 FN void go_on_in_batch(const rows *r, window *w, int count)
 {
     w->batch += count;
-    w->base += (PAIR ? 2 : 1) * count * r->channels * r->length;
+    w->base += (PAIR ? 2 : 1) * count * r->channels * numbers_of(r);
     w->other = other_of(r, w->batch);
-    w->groups += (GROUPS - 1) * count * r->channels * r->length;
+    w->groups += (GROUPS - 1) * count * r->channels * numbers_of(r);
 }
 
 /* The next one: most often of the next row of the batch. */
@@ -154,4 +163,14 @@ FN int place_in_row(const rows *r, const window *w, int j)
         j -= j - w->row.from >= w->row.count ? w->row.count : 0;
     }
     return j;
+}
+
+/* Where number j of a window is in its plane, if it is in the range; -1: it is not there. */
+FN int place_in_memory(const rows *r, const window *w, range in, int j)
+{
+    int at = w->start + place_in_row(r, w, j);
+    int is_there = is_in(in, j);
+    return is_there ? place_in_plane(
+                          at, r->flags & PERIODIC, in.is_made, r->flags & ADJOINT)
+                    : -1;
 }

@@ -62,7 +62,12 @@ static danaus_status bring_filters(
 gpu_conv_taps dn_gpu_conv_taps(const conv_frame *f)
 {
     gpu_conv_taps t = { f->taps, f->length, MIN(f->taps, f->before + 1), f->after, 0 };
-    if (f->periodic) {
+    const conv_plane *l = &f->plane;
+    if (l->height) {
+        t.positive = f->before + 1;
+        t.is_periodic =
+            f->periodic && (l->taps_height > l->height || l->taps_width > l->width);
+    } else if (f->periodic) {
         t.positive = MIN(f->taps, f->length);
         t.is_periodic = f->taps > f->length;
     }
