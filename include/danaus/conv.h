@@ -73,7 +73,8 @@ typedef struct danaus_conv_desc {
     int32_t height;        /* of planes, below; 0: rows */
     int32_t filter_height; /* 0: height */
     int32_t centre[2];     /* down, across; of centred and circular plans */
-    uint32_t reserved[4];
+    int32_t correlate;     /* nonzero: correlations, below */
+    uint32_t reserved[3];
 } danaus_conv_desc;
 
 /* Planes: with a height, u, y and the gates are [batch][channels][height][length], k and dk

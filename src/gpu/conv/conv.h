@@ -105,7 +105,8 @@ gpu_launch dn_gpu_conv_norms_launch(const gpu_conv_shape *shape, int64_t windows
 /* True if the second halves of windows are zeros that are not stored, or are folded. */
 static inline int dn_gpu_conv_half(const conv_frame *f)
 {
-    return f->fold || (f->windows == 1 && !f->periodic && f->length <= f->cut.n);
+    int is_one = f->windows == 1 && !f->periodic;
+    return f->fold || (f->parts == 1 && is_one && f->length <= f->cut.n);
 }
 
 /* Members of a conv_backend (device/conv.h). */

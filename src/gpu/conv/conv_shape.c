@@ -180,7 +180,7 @@ int dn_gpu_conv_shape(
 int dn_gpu_conv_shape_of(
     const gpu_facts *f, const conv_frame *frame, gpu_conv_shape *shape)
 {
-    danaus_dtype sums = dn_sum_type(frame->cut.kernel->dtype);
+    danaus_dtype sums = dn_conv_point_type(frame->cut.kernel->dtype);
     gpu_conv_mma m[GPU_CONV_MMA_PARTS] = { { 0 } };
     if (frame->cut.kernel->fast)
         dn_gpu_conv_mma_of(f, frame, m);
