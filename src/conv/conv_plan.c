@@ -62,7 +62,7 @@ static danaus_status check_plane(const conv_problem *p)
             DANAUS_ERR_ARGUMENT, "a height of %d and filters of height %d", p->height,
             p->filter_height);
     if (p->centre[0] < 0 || p->centre[0] >= rows || p->centre[1] < 0 ||
-        p->centre[1] >= p->filter_length)
+        p->centre[1] >= MAX(p->filter_length, 1))
         return dn_fail(
             DANAUS_ERR_SHAPE,
             "the centre (%d, %d) is no place of a filter of %d x %" PRId64,

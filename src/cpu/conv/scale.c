@@ -60,81 +60,70 @@ void dn_conv_multiply(danaus_dtype sums, int power, int64_t n, void *x)
     multiply(sums, power, n, x, NULL, x);
 }
 
-/* The larger magnitude of both parts is below 2^exponent_of(z). */
-static int exponent_of(const double z[2])
+/* Brings the larger part of each complex number to 1/2 to 1, and adds its exponent to by[i]. */
+static void normalise(danaus_dtype sums, int64_t n, void *x, int *by)
 {
-    double most = fmax(fabs(z[0]), fabs(z[1]));
-    return most > 0 && isfinite(most) ? ilogb(most) + 1 : 0;
-}
-
-/* multiply() of complex numbers. */
-static void multiply_complex(
-    danaus_dtype sums, int power, int64_t n, const void *x, const void *f,
-    int conjugate, void *to)
-{
-    int sign[2] = { conjugate & CONV_CONJUGATE_NUMBER ? -1 : 1,
-                    conjugate & CONV_CONJUGATE_FACTOR ? -1 : 1 };
     for (int64_t i = 0; i < n; i++) {
-        double z[2] = { number(sums, x, 2 * i), sign[0] * number(sums, x, 2 * i + 1) };
-        double by[2] = { 1, 0 };
-        for (int p = 0; p < 2 && f; p++)
-            by[p] = number(sums, f, 2 * i + p) * (p ? sign[1] : 1);
-        int a = exponent_of(z), b = exponent_of(by), shift = power + a + b;
-        for (int p = 0; p < 2; p++) {
-            z[p] = ldexp(z[p], -a);
-            by[p] = ldexp(by[p], -b);
-        }
-        set_number(sums, to, 2 * i, ldexp(z[0] * by[0] - z[1] * by[1], shift));
-        set_number(sums, to, 2 * i + 1, ldexp(z[0] * by[1] + z[1] * by[0], shift));
+        double re = number(sums, x, 2 * i), im = number(sums, x, 2 * i + 1);
+        double most = fmax(fabs(re), fabs(im));
+        int exponent = most > 0 && isfinite(most) ? ilogb(most) + 1 : 0;
+        set_number(sums, x, 2 * i, ldexp(re, -exponent));
+        set_number(sums, x, 2 * i + 1, ldexp(im, -exponent));
+        by[i] += exponent;
     }
 }
 
-/* to[i] = x[i] f[i] 2^power of a storage type's numbers in the type of sums; f may be NULL. */
-static void multiply_numbers(
-    const conv_code *code, int power, int64_t n, const void *x, const void *f,
-    int conjugate, void *to)
+/* x[i] = x[i] f[i] 2^power of complex numbers, with the bits of code->fetch() but for exponents; f
+   may be NULL, and is changed. */
+static void multiply_complex(
+    const conv_code *code, int power, int64_t n, void *x, void *f, int conjugate)
 {
-    if (code->parts == 2)
-        multiply_complex(sums_of(code), power, n, x, f, conjugate, to);
-    else
-        multiply(sums_of(code), power, n, x, f, to);
+    danaus_dtype sums = sums_of(code);
+    int by[CHUNK] = { 0 };
+    normalise(sums, n, x, by);
+    if (f)
+        normalise(sums, n, f, by);
+    code->fetch(x, f, conjugate, 0, n, x);
+    for (int64_t i = 0; i < 2 * n; i++)
+        set_number(sums, x, i, ldexp(number(sums, x, i), power + by[i / 2]));
 }
 
-/* Bytes of a number in the type of sums. */
-static size_t number_bytes(const conv_code *code)
+/* The next numbers of a storage type, in the type of sums, likewise; at: those of the factor. */
+static void multiply_next(
+    const conv_code *code, int power, const void *factor, int conjugate, int64_t at,
+    int64_t n, void *x)
 {
-    return (size_t)code->parts * code->size;
+    double by[2 * CHUNK], *f = factor ? by : NULL;
+    if (f)
+        code->fetch(factor, NULL, 0, at, n, f);
+    if (code->parts == 2)
+        multiply_complex(code, power, n, x, f, conjugate);
+    else
+        multiply(sums_of(code), power, n, x, f, x);
 }
 
 void dn_conv_fetch_scaled(const conv_window *w, int64_t at, int64_t n, void *to)
 {
     const conv_source *s = &w->source;
-    double factor[2 * CHUNK];
+    size_t size = (size_t)w->code->parts * w->code->size;
     w->code->fetch(s->data, NULL, 0, at, n, to);
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t count = MIN(CHUNK, n - i);
-        char *x = (char *)to + (size_t)i * number_bytes(w->code);
-        if (s->factor)
-            w->code->fetch(s->factor, NULL, 0, at + i, count, factor);
-        multiply_numbers(
-            w->code, -w->scaling.down, count, x, s->factor ? factor : NULL,
-            s->conjugate, x);
-    }
+    for (int64_t i = 0; i < n; i += CHUNK)
+        multiply_next(
+            w->code, -w->scaling.down, s->factor, s->conjugate, at + i,
+            MIN(CHUNK, n - i), (char *)to + (size_t)i * size);
 }
 
 void dn_conv_put_scaled(
     const conv_window *w, const conv_sink *sink, const void *from, int64_t at,
     int64_t n)
 {
-    double factor[2 * CHUNK], y[2 * CHUNK];
+    size_t size = (size_t)w->code->parts * w->code->size;
+    double y[2 * CHUNK];
     for (int64_t i = 0; i < n; i += CHUNK) {
         int64_t count = MIN(CHUNK, n - i);
-        const char *x = (const char *)from + (size_t)i * number_bytes(w->code);
-        if (sink->factor)
-            w->code->fetch(sink->factor, NULL, 0, at + i, count, factor);
-        multiply_numbers(
-            w->code, w->scaling.up, count, x, sink->factor ? factor : NULL,
-            sink->conjugate, y);
+        memcpy(y, (const char *)from + (size_t)i * size, (size_t)count * size);
+        multiply_next(
+            w->code, w->scaling.up, sink->factor, sink->conjugate, at + i, count, y);
         w->code->put(y, NULL, 0, at + i, count, sink->data);
     }
 }

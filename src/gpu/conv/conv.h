@@ -28,6 +28,7 @@ typedef struct gpu_conv_level {
 typedef struct gpu_conv_shape {
     danaus_dtype sums;
     int circle; /* points are those mod Z^n - 1, else Z^n - i */
+    int complex; /* numbers are, so a window has n of them */
     int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
     int scaled; /* brought to the same size (texts/conv_scales.cuh) */
     int groups; /* of arrays that are grouped */

@@ -191,6 +191,7 @@ int dn_gpu_conv_shape_of(
     int scaled = sums == DANAUS_F32 && shape->passes > 1 && !frame->cut.kernel->fast;
     shape->scaled = shape->circle && scaled;
     shape->pair = shape->scaled || (shape->circle && frame->cut.kernel->fast);
+    shape->complex = frame->parts == 2;
     shape->groups = (int)frame->groups;
     shape->plane = frame->plane;
     return made;
@@ -354,7 +355,10 @@ void dn_gpu_conv_use(
     use->entry = "conv";
     use->defines[0] = '\0';
     dn_text(
-        &to, "#define TYPE_%s 1\n", danaus_dtype_name(c->is_signal ? dtype : s->sums));
+        &to, "#define TYPE_%s 1\n",
+        danaus_dtype_name(c->is_signal ? dn_part_type(dtype) : s->sums));
+    if (s->complex)
+        dn_text(&to, "#define IS_COMPLEX 1\n");
     if (c->is_signal && s->groups > 1)
         dn_text(&to, "#define GROUPS %d\n", s->groups);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
