@@ -102,12 +102,6 @@ def _valid(y: np.ndarray, o: _Operands) -> np.ndarray:
     return np.ascontiguousarray(y[(..., *cut)])
 
 
-def _middle(o: _Operands) -> Any:
-    """The centre of results that are like u."""
-    centre = tuple((taps - 1) // 2 for taps in o.taps)
-    return centre if o.axes == 2 else centre[0]
-
-
 def _run(o: _Operands, filters: dict[str, Any], gates: Any, options: Any) -> np.ndarray:
     """y of u and filters without axes of samples."""
     offsets = options.pop("offsets")
@@ -153,7 +147,7 @@ def convolve(
     axes: int = 1,
     mode: str | None = None,
     kind: str = "causal",
-    centre: int | Sequence[int] = 0,
+    centre: int | Sequence[int] | None = None,
     batched: bool = False,
     k_reverse: Any = None,
     skip: Any = None,
@@ -186,11 +180,11 @@ def convolve(
     o = _operands_of(u, k, axes, batched, dtype)
     shaped = {"gate_in": gate_in, "gate_out": gate_out, "skip": skip}
     if mode is not None:
-        others = kind != "causal" or np.any(centre)
-        others = others or k_reverse is not None or offsets is not None
+        others = [x for x in (centre, k_reverse, offsets) if x is not None]
+        others = kind != "causal" or bool(others)
         _check_mode(mode, o, others, any(x is not None for x in shaped.values()))
     if mode == "same":
-        kind, centre = "centred", _middle(o)
+        kind = "centred"
     if 0 in o.u.shape[-1 - axes :]:
         return np.empty(np.shape(u), o.u.dtype)
     filters = {"k_reverse": k_reverse, "skip": skip}

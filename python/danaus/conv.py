@@ -123,18 +123,26 @@ def _is_padded(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def _one(value: Any, what: str, least: int) -> tuple[int, int]:
-    """The number of rows' own axis, and 0 for the other axis."""
-    return 0, whole(value, what, least, INT64)
+    """0 for the axis that rows lack, and the number of their own."""
+    return 0, whole(value, what, least, INT if what == "centre" else INT64)
 
 
 def _two(value: Any, what: str, least: int) -> tuple[int, int]:
     """The numbers of both axes of planes; 0 stands for two."""
-    if value == 0 and least == 0:
+    if isinstance(value, int) and value == least == 0:
         return 0, 0
     if not isinstance(value, Sequence) or len(value) != 2:
         raise ValueError(f"{what} of planes is (down, across), not {value!r}")
     down, across = value
-    return whole(down, what, least, INT), whole(across, what, least, INT64)
+    return whole(down, what, least, INT), whole(across, what, least, INT)
+
+
+def _shapes(desc: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a row or plane, and of its filter."""
+    taps = desc.filter_length or desc.length
+    if not desc.height:
+        return (desc.length,), (taps,)
+    return (desc.height, desc.length), (desc.filter_height or desc.height, taps)
 
 
 def sizes(shape: Sequence[int]) -> str:
@@ -218,7 +226,8 @@ class ConvPlan:
         h // (channels // filters).
     kind : "causal", "circular", "bidirectional" (not for planes) or "centred".
     centre : the tap k[centre] multiplies u[t] in y[t], in centred and circular plans: a
-        number, or of planes (down, across). An axis with centre 0 is causal.
+        number, or of planes (down, across). A centred plan is causal along an axis with
+        centre 0. None: the middle tap, (taps - 1) // 2, of centred plans, else 0.
     dtype : type of u, y and the gates: f32, f16, bf16 or f64.
     effort : "estimate", "measure" (tenths of a second) or "table".
     batch : plan for batch * channels rows, 0: many; calls may have any number.
@@ -240,7 +249,7 @@ class ConvPlan:
         taps: int | Sequence[int] = 0,
         filters: int = 0,
         kind: str = "causal",
-        centre: int | Sequence[int] = 0,
+        centre: int | Sequence[int] | None = None,
         dtype: ElementType = "f32",
         effort: str = "estimate",
         batch: int = 0,
@@ -255,7 +264,6 @@ class ConvPlan:
         axes_of = _two if isinstance(length, Sequence) else _one
         desc.height, desc.length = axes_of(length, "length", 1)
         desc.filter_height, desc.filter_length = axes_of(taps, "taps", 0)
-        desc.centre = axes_of(centre, "centre", 0)
         desc.filters = whole(filters, "filters", 0, INT64)
         desc.kind = choose(kind, KINDS, "kind")
         desc.dtype = self._code = real_code(dtype)
@@ -267,12 +275,14 @@ class ConvPlan:
         desc.packed = self.packed = bool(packed)
         self.kind = kind
         self.filters = desc.filters or self.channels
-        axes = slice(not desc.height, 2)
-        taps_across = desc.filter_length or desc.length
-        self._row = (desc.height, desc.length)[axes]
-        self._filter = (desc.filter_height or desc.height, taps_across)[axes]
+        self._row, self._filter = _shapes(desc)
         self.length = self._row if desc.height else desc.length
-        self.taps = self._filter if desc.height else taps_across
+        self.taps = self._filter if desc.height else self._filter[0]
+        if centre is None:
+            middle = [(size - 1) // 2 for size in self._filter]
+            centre = middle if kind == "centred" else [0] * len(middle)
+            centre = centre if desc.height else centre[0]
+        desc.centre = axes_of(centre, "centre", 0)
         self._device = device
         place = ffi.new("danaus_conv_plan **")
         with chosen(self._device).in_use() as handle:
