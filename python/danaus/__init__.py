@@ -7,11 +7,12 @@ pictures; both are imported by name.
 from danaus import patterns, records, transforms
 from danaus._arrays import convert
 from danaus._chain_files import load_chains
+from danaus._convolve import convolve
 from danaus._library import version
 from danaus.algebra import add, block_diag, hstack, kron, vstack
 from danaus.chain import Chain, Condition, apply
 from danaus.compress import Candidate, Compression, compress
-from danaus.conv import ConvGradients, ConvPlan, Spectrum, convolve
+from danaus.conv import ConvGradients, ConvPlan, Spectrum
 from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Calibration, Factorization, factorize
 from danaus.hyena import Hyena, HyenaGradients, HyenaPlan

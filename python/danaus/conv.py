@@ -6,8 +6,13 @@ u, y and the gates are arrays [..., channels, length]; * is the elementwise prod
 and (*) one of
 
     "causal"         sum over 0 <= s <= t of k[s] p[t - s]
-    "circular"       sum over s of k[s] p[(t - s) mod length]
-    "bidirectional"  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s].
+    "circular"       sum over s of k[s] p[(t + centre - s) mod length]
+    "bidirectional"  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s]
+    "centred"        sum over s of k[s] p[t + centre - s].
+
+Planes are arrays [..., channels, height, width] with filters [filters][height][width].
+For them t, s and the centre are places (down, across), and circular planes repeat along
+both axes.
 
 u, y and the gates are f32, f16, bf16 or f64, all of one type. C-contiguous arrays are
 used in place; strided ones, integers and lists are copied. Filters, skip and bias are
@@ -51,10 +56,11 @@ from danaus._library import check, ffi, lib, own, text
 from danaus.device import Device, chosen
 from danaus.plan import EFFORTS, ScratchBytes
 
-_KINDS = {
+KINDS = {
     "causal": lib.DANAUS_CAUSAL,
     "circular": lib.DANAUS_CIRCULAR,
     "bidirectional": lib.DANAUS_BIDIRECTIONAL,
+    "centred": lib.DANAUS_CENTRED,
 }
 _ACCURACIES = {
     "by_type": lib.DANAUS_CONV_BY_TYPE,
@@ -116,10 +122,41 @@ def _is_padded(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return not left
 
 
-def filter_rows(k: Any) -> np.ndarray:
-    """Filters as [filters][taps], of [taps] or with more axes, of size 1."""
-    array = np.atleast_2d(np.asarray(k))
-    while array.ndim > 2 and 1 in array.shape[:-1]:
+def _one(value: Any, what: str, least: int) -> tuple[int, int]:
+    """0 for the axis that rows lack, and the number of their own."""
+    return 0, whole(value, what, least, INT if what == "centre" else INT64)
+
+
+def _two(value: Any, what: str, least: int) -> tuple[int, int]:
+    """The numbers of both axes of planes; 0 stands for two."""
+    if isinstance(value, int) and value == least == 0:
+        return 0, 0
+    if not isinstance(value, Sequence) or len(value) != 2:
+        raise ValueError(f"{what} of planes is (down, across), not {value!r}")
+    down, across = value
+    return whole(down, what, least, INT), whole(across, what, least, INT)
+
+
+def _shapes(desc: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a row or plane, and of its filter."""
+    taps = desc.filter_length or desc.length
+    if not desc.height:
+        return (desc.length,), (taps,)
+    return (desc.height, desc.length), (desc.filter_height or desc.height, taps)
+
+
+def sizes(shape: Sequence[int]) -> str:
+    """A shape for people."""
+    return " x ".join(map(str, shape))
+
+
+def filter_rows(k: Any, axes: int = 1) -> np.ndarray:
+    """Filters as [filters][taps], of [taps] or with more axes, of size 1. Planes have
+    two axes of taps."""
+    array = np.asarray(k)
+    if array.ndim in (0, axes):
+        array = array[(None,) * (1 + axes - array.ndim)]
+    while array.ndim > 1 + axes and 1 in array.shape[:-axes]:
         array = array.squeeze(array.shape.index(1))
     return array
 
@@ -182,11 +219,15 @@ class ConvPlan:
 
     Parameters
     ----------
-    channels, length : sizes of u[..., channels, length].
-    taps : length of k and k_reverse; 0: length.
+    channels, length : sizes of u[..., channels, length]. A length (height, width) is
+        for planes u[..., channels, height, width].
+    taps : length of k and k_reverse; 0: length. Of planes (height, width).
     filters : a divisor of channels, 0: channels; channel h has the filter
         h // (channels // filters).
-    kind : "causal", "circular" or "bidirectional".
+    kind : "causal", "circular", "bidirectional" (not for planes) or "centred".
+    centre : the tap k[centre] multiplies u[t] in y[t], in centred and circular plans: a
+        number, or of planes (down, across). A centred plan is causal along an axis with
+        centre 0. None: the middle tap, (taps - 1) // 2, of centred plans, else 0.
     dtype : type of u, y and the gates: f32, f16, bf16 or f64.
     effort : "estimate", "measure" (tenths of a second) or "table".
     batch : plan for batch * channels rows, 0: many; calls may have any number.
@@ -203,11 +244,12 @@ class ConvPlan:
     def __init__(
         self,
         channels: int,
-        length: int,
+        length: int | Sequence[int],
         *,
-        taps: int = 0,
+        taps: int | Sequence[int] = 0,
         filters: int = 0,
         kind: str = "causal",
+        centre: int | Sequence[int] | None = None,
         dtype: ElementType = "f32",
         effort: str = "estimate",
         batch: int = 0,
@@ -219,10 +261,11 @@ class ConvPlan:
     ):
         desc = ffi.new("danaus_conv_desc *")
         desc.channels = self.channels = whole(channels, "channels", 1, INT64)
-        desc.length = self.length = whole(length, "length", 1, INT64)
-        desc.filter_length = whole(taps, "taps", 0, INT64)
+        axes_of = _two if isinstance(length, Sequence) else _one
+        desc.height, desc.length = axes_of(length, "length", 1)
+        desc.filter_height, desc.filter_length = axes_of(taps, "taps", 0)
         desc.filters = whole(filters, "filters", 0, INT64)
-        desc.kind = choose(kind, _KINDS, "kind")
+        desc.kind = choose(kind, KINDS, "kind")
         desc.dtype = self._code = real_code(dtype)
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.batch = whole(batch, "batch", 0, INT64)
@@ -232,7 +275,14 @@ class ConvPlan:
         desc.packed = self.packed = bool(packed)
         self.kind = kind
         self.filters = desc.filters or self.channels
-        self.taps = desc.filter_length or self.length
+        self._row, self._filter = _shapes(desc)
+        self.length = self._row if desc.height else desc.length
+        self.taps = self._filter if desc.height else self._filter[0]
+        if centre is None:
+            middle = [(size - 1) // 2 for size in self._filter]
+            centre = middle if kind == "centred" else [0] * len(middle)
+            centre = centre if desc.height else centre[0]
+        desc.centre = axes_of(centre, "centre", 0)
         self._device = device
         place = ffi.new("danaus_conv_plan **")
         with chosen(self._device).in_use() as handle:
@@ -282,26 +332,27 @@ class ConvPlan:
 
     def _batch(self, u: np.ndarray) -> int:
         """Rows of u over channels, after u was found to fit."""
-        rows = (self.channels, self.length)
-        if u.shape[-2:] != rows:
+        rows = (self.channels, *self._row)
+        if u.shape[-len(rows) :] != rows:
             raise ValueError(
                 f"u has the shape {u.shape}, where the plan needs "
-                f"[..., {self.channels}, {self.length}]"
+                f"[..., {', '.join(map(str, rows))}]"
             )
-        return math.prod(u.shape[:-2])
+        return math.prod(u.shape[: -len(rows)])
 
     def __reduce__(self):
         raise TypeError("a plan cannot be pickled or copied: make it again")
 
     def __repr__(self) -> str:
         return (
-            f"<danaus.ConvPlan {self.kind}, {self.channels} channels of {self.length}, "
-            f"{self.filters} filters of {self.taps}, {short_name(self._code)}>"
+            f"<danaus.ConvPlan {self.kind}, {self.channels} channels of "
+            f"{sizes(self._row)}, {self.filters} filters of {sizes(self._filter)}, "
+            f"{short_name(self._code)}>"
         )
 
 
 class Spectrum:
-    """Filters k[filters][taps], transformed for a plan.
+    """Filters k[filters][taps] or k[filters][height][width], transformed for a plan.
 
     Parameters
     ----------
@@ -321,7 +372,7 @@ class Spectrum:
     def update(self, k: Any, *, k_reverse: Any = None, skip: Any = None) -> None:
         """Takes other filters from the next call on; running calls use the old ones."""
         plan = self.plan
-        shape = (plan.filters, plan.taps)
+        shape = (plan.filters, *plan._filter)
         k = filters_of(k, plan._code, shape, "k")
         if (k_reverse is None) == (plan.kind == "bidirectional"):
             word = "need" if k_reverse is None else "take no"
@@ -355,7 +406,8 @@ class Spectrum:
         out: np.ndarray | None = None,
         offsets: Any = None,
     ) -> np.ndarray:
-        """y for u[..., channels, length]; the same bits for any number of threads.
+        """y like u, which is [..., channels, length] or of planes
+        [..., channels, height, width]; the same bits for any number of threads.
 
         out : where y goes, an array like u that overlaps no input.
         offsets : for packed plans, [sequences + 1]: u is [channels, columns], and
@@ -404,8 +456,8 @@ class Spectrum:
     ) -> ConvGradients:
         """Gradients of a loss whose gradient at y is dy.
 
-        Gradients of u and the gates are like u. dk, dk_reverse [filters][taps]
-        and dskip [filters] are sums over a filter's rows, in the type of sums.
+        Gradients of u and the gates are like u. dk and dk_reverse like the filters,
+        and dskip [filters], are sums over a filter's rows, in the type of sums.
 
         wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None:
             all given operands.
@@ -419,7 +471,7 @@ class Spectrum:
         inputs.append(operand(dy, plan._code, "dy", shape=u.shape))
         sums = numpy_dtype(sums_code(plan._code))
         signal = u.shape, u.dtype
-        filters = (plan.filters, plan.taps), sums
+        filters = (plan.filters, *plan._filter), sums
         kinds = {"u": signal, "gate_in": signal, "gate_out": signal, "k": filters}
         kinds |= {"k_reverse": filters, "skip": (plan.filters, sums)}
         made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
@@ -430,58 +482,3 @@ class Spectrum:
             call = _call("danaus_conv_gradient", offsets)
             check(call(plan._handle, handle, spectrum, *rows, *x, desc))
         return ConvGradients(*made)
-
-
-def convolve(
-    u: np.ndarray,
-    k: Any,
-    *,
-    kind: str = "causal",
-    k_reverse: Any = None,
-    skip: Any = None,
-    gate_in: np.ndarray | None = None,
-    gate_out: np.ndarray | None = None,
-    offsets: Any = None,
-    dtype: ElementType | None = None,
-    device: Device | str | None = None,
-) -> np.ndarray:
-    """Plan, transform and convolve in one call; a `ConvPlan` plans once for many.
-
-    Parameters
-    ----------
-    u : [..., channels, length], or [length]; integers are convolved as f64.
-    k : [filters][taps], or [taps] for one filter; k_reverse likewise.
-    skip : [filters], or a number for one filter.
-    offsets : where packed sequences in u [channels, columns] begin, as for `Spectrum`.
-    dtype : u's element type, if its dtype does not give it.
-    """
-    u, code = signal_of(u, dtype)
-    rows = u.reshape(1, -1) if u.ndim == 1 else u
-    taps = filter_rows(k)
-    if rows.ndim < 2 or taps.ndim != 2 or not taps.size:
-        raise ValueError(
-            f"u has the shape {np.shape(u)} and k {np.shape(k)}: they are "
-            "[..., channels, length] and [filters][taps], and k is not empty"
-        )
-    choose(kind, _KINDS, "kind")
-    if 0 in rows.shape[-2:]:
-        return np.empty(u.shape, u.dtype)
-    plan = ConvPlan(
-        rows.shape[-2],
-        rows.shape[-1] if offsets is None else longest_of(offsets),
-        taps=taps.shape[1],
-        filters=taps.shape[0],
-        kind=kind,
-        dtype=short_name(code),
-        batch=math.prod(rows.shape[:-2]),
-        packed=offsets is not None,
-        device=device,
-    )
-    back = None if k_reverse is None else filter_rows(k_reverse)
-    jump = None if skip is None else np.atleast_1d(np.asarray(skip))
-    gates = {}
-    for name, gate in (("gate_in", gate_in), ("gate_out", gate_out)):
-        gate = like(gate, u, code, name)
-        gates[name] = None if gate is None else gate.reshape(rows.shape)
-    spectrum = plan.spectrum(taps, k_reverse=back, skip=jump)
-    return spectrum(rows, **gates, offsets=offsets).reshape(u.shape)

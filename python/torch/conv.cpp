@@ -58,7 +58,9 @@ enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
 
 struct Operands : ConvOperands<OPERANDS, danaus_conv_desc> {
     std::string kind;
-    std::vector<int64_t> sparse; /* none, or four axes and how many of each to keep */
+    /* Of rows, none or, with sparse spectra, four axes and how many of each to keep; of planes
+       and centred rows, the height, that of filters, and the centre (down, across). */
+    std::vector<int64_t> form;
 
     /* Describes a call that begins with u and may end with filters. */
     void describe(int64_t filters, int64_t taps)
@@ -67,25 +69,46 @@ struct Operands : ConvOperands<OPERANDS, danaus_conv_desc> {
         desc.channels = t[U].sizes()[1];
         desc.filters = filters;
         desc.filter_length = taps;
-        set(desc.kind, kind, { "causal", "circular", "bidirectional" });
+        set(desc.kind, kind, { "causal", "circular", "bidirectional", "centred" });
         expect(t[GATE_IN], "gate_in", desc.dtype, result_shape());
         expect(t[GATE_OUT], "gate_out", desc.dtype, result_shape());
         if (filters < 1 || taps < 1)
             fail("at least one filter and one tap are needed");
-        describe_sparse();
+        if (form.size() == 8)
+            describe_sparse();
+        else if (form.size() == 4)
+            describe_plane();
+        else if (!form.empty())
+            fail("a form has four numbers or eight");
         if (packed)
             plan_for_longest(desc, packed.longest_of(t[U]));
     }
 
     void describe_sparse()
     {
-        if (sparse.size() != 0 && sparse.size() != 8)
-            fail("sparse spectra are four axes and four numbers to keep");
-        for (size_t i = 0; i < sparse.size(); i++) {
-            if (sparse[i] < 1 || sparse[i] > DANAUS_CONV_MOST_LENGTH)
+        for (size_t i = 0; i < form.size(); i++) {
+            if (form[i] < 1 || form[i] > DANAUS_CONV_MOST_LENGTH)
                 fail("sparse spectra have no such axis");
-            (i < 4 ? desc.axes : desc.keep)[i % 4] = static_cast<int32_t>(sparse[i]);
+            (i < 4 ? desc.axes : desc.keep)[i % 4] = static_cast<int32_t>(form[i]);
         }
+    }
+
+    /* u and k come with both axes of a plane as one. */
+    void describe_plane()
+    {
+        for (int64_t number : form)
+            if (number < 0 || number > DANAUS_CONV_MOST_LENGTH)
+                fail("planes have no such size");
+        desc.height = static_cast<int32_t>(form[0]);
+        desc.filter_height = static_cast<int32_t>(form[1]);
+        desc.centre[0] = static_cast<int32_t>(form[2]);
+        desc.centre[1] = static_cast<int32_t>(form[3]);
+        int64_t rows = std::max<int64_t>(form[0], 1);
+        int64_t tap_rows = std::max<int64_t>(form[1], 1);
+        if (desc.length % rows || desc.filter_length % tap_rows)
+            fail("u and k are no planes of these heights");
+        desc.length /= rows;
+        desc.filter_length /= tap_rows;
     }
 
     void describe_with_filters()
@@ -116,7 +139,7 @@ Operands take_operands(Arguments &arguments)
     for (int i = K_REVERSE; i < OPERANDS; i++)
         o.t[i] = arguments.optional_tensor();
     o.kind = arguments.string();
-    o.sparse = arguments.integers();
+    o.form = arguments.integers();
     return o;
 }
 
@@ -134,7 +157,7 @@ Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &
     return y;
 }
 
-/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets, accuracy): y, and the
+/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, form, offsets, accuracy): y, and the
    spectrum of the filters if it is to be kept. */
 Tensor long_conv(StableValue *stack, Tensor &spectrum)
 {
@@ -186,7 +209,7 @@ void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
     backward(stack, take_operands);
 }
 
-/* long_conv_pack(like, k, k_reverse, skip, kind, sparse, batch, longest, accuracy) */
+/* long_conv_pack(like, k, k_reverse, skip, kind, form, batch, longest, accuracy) */
 void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -196,7 +219,7 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     o.t[K_REVERSE] = arguments.optional_tensor();
     o.t[SKIP] = arguments.optional_tensor();
     o.kind = arguments.string();
-    o.sparse = arguments.integers();
+    o.form = arguments.integers();
     int64_t batch = arguments.integer(), longest = arguments.integer();
     o.accuracy = arguments.string();
     Scope scope(arguments.place());
@@ -221,7 +244,7 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
     o.t[GATE_OUT] = arguments.optional_tensor();
     int64_t filters = arguments.integer(), taps = arguments.integer();
     o.kind = arguments.string();
-    o.sparse = arguments.integers();
+    o.form = arguments.integers();
     o.desc.batch = arguments.integer();
     int64_t longest = arguments.integer();
     o.take_last(arguments);
@@ -303,7 +326,7 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 
 #define LONG_OPERANDS                                                                  \
     "Tensor u, Tensor k, Tensor? k_reverse, Tensor? skip, Tensor? gate_in, "           \
-    "Tensor? gate_out, str kind, int[] sparse"
+    "Tensor? gate_out, str kind, int[] form"
 #define LONG "long_conv(" LONG_OPERANDS ", " LAST ") -> Tensor"
 #define LONG_BACKWARD                                                                  \
     "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted, " LAST ", " KEPT     \
@@ -323,10 +346,10 @@ const Operator conv_operators[] = {
     { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
     { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "
-      "str kind, int[] sparse, int batch, int longest=0, " ACCURACY ") -> Tensor",
+      "str kind, int[] form, int batch, int longest=0, " ACCURACY ") -> Tensor",
       "long_conv_pack", long_conv_pack },
     { "long_conv_apply(Tensor u, Tensor spectrum, Tensor? gate_in, Tensor? gate_out, "
-      "int filters, int taps, str kind, int[] sparse, int batch, int longest=0, " LAST
+      "int filters, int taps, str kind, int[] form, int batch, int longest=0, " LAST
       ") -> Tensor",
       "long_conv_apply", long_conv_apply },
     { SHORT, "short_conv", short_conv },

@@ -20,7 +20,9 @@ void set(T &to, const std::string &name, const std::vector<std::string> &names)
 {
     auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end())
-        fail(name + " is none of " + names[0] + ", " + names[1] + " and " + names[2]);
+        fail(
+            name + " is none of " + names[0] + ", " + names[1] + ", " + names[2] +
+            ", ...");
     to = static_cast<T>(found - names.begin());
 }
 

@@ -10,6 +10,7 @@ from danaus.torch.chebyshev_conv import ChebyshevConv
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
 from danaus.torch.conv import LongConv, ShortConv
+from danaus.torch.conv2d import LongConv2d
 from danaus.torch.freeze import freeze
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.hyena import GatedLongConv, HyenaOperator
@@ -32,7 +33,8 @@ __all__ = [
     "functional",
     "BlockDiagonalLinear", "GatedMLP", "HyenaFilter", "M2Mixer", "MonarchMixerLayer",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
-    "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
+    "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "LongConv2d",
+    "ShortConv",
     "ChebyshevConv", "MonarchConv", "MultivariateConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
     "apply_structure", "load_compressed", "save_compressed", "structure_of",

@@ -64,7 +64,7 @@ def _quarter(like: Tensor) -> Tensor:
     return torch.polar(torch.ones_like(angle), angle).to(like.dtype.to_complex())
 
 
-def _kept(n: int, sparse: list[int], device) -> Tensor:
+def _kept(n: int, sparse: Sequence[int], device) -> Tensor:
     """Which of n frequencies a sparse spectrum keeps (danaus/conv.h)."""
     f = torch.arange(n, device=device)
     kept = torch.ones_like(f, dtype=torch.bool)
@@ -74,7 +74,7 @@ def _kept(n: int, sparse: list[int], device) -> Tensor:
     return kept
 
 
-def _sparse_rows(rows: Tensor, k, k_reverse, skip, sparse: list[int]) -> Tensor:
+def _sparse_rows(rows: Tensor, k, k_reverse, skip, sparse: Sequence[int]) -> Tensor:
     """Rows [batch, filters, any, length] convolved with filters; a skip is one more
     tap. Only the filters' frequencies that `sparse` keeps count."""
     length, pad = rows.shape[-1], torch.nn.functional.pad
@@ -103,6 +103,29 @@ def _dense_rows(rows: Tensor, k, k_reverse, skip, kind: str) -> Tensor:
     return y if skip is None else y + skip[:, None, None] * rows
 
 
+def _plane_rows(rows: Tensor, k, skip, kind: str, form: Sequence[int]) -> Tensor:
+    """Planes [batch, filters, any, numbers] convolved with filters [filters, taps], and
+    the skip. form: the heights of planes and filters, and the centre."""
+    height, tap_rows, *centre = form
+    planes = rows.unflatten(-1, (max(height, 1), -1))
+    taps = k.unflatten(-1, (max(tap_rows, 1), -1))
+    sizes = planes.shape[-2:]
+    if kind == "circular":
+        room = [-many % size for many, size in zip(taps.shape[-2:], sizes)]
+        taps = torch.nn.functional.pad(taps, (0, room[1], 0, room[0]))
+        taps = taps.unflatten(-1, (-1, sizes[1])).unflatten(-3, (-1, sizes[0]))
+        taps = taps.sum((-4, -2)).roll([-c for c in centre], (-2, -1))
+        period, centre = list(sizes), [0, 0]
+    else:
+        period = [_smooth(n + t) for n, t in zip(sizes, taps.shape[-2:])]
+    z = torch.fft.rfft2(planes, period) * torch.fft.rfft2(taps, period)[:, None]
+    y = torch.fft.irfft2(z, period)
+    for dim, (first, size) in enumerate(zip(centre, sizes), -2):
+        y = y.narrow(dim, first, size)
+    y = y.flatten(-2)
+    return y if skip is None else y + skip[:, None, None] * rows
+
+
 def _fft_long_conv(
     u: Tensor,
     k: Tensor,
@@ -111,7 +134,7 @@ def _fft_long_conv(
     gate_in: Tensor | None,
     gate_out: Tensor | None,
     kind: str,
-    sparse: Sequence[int] = (),
+    form: Sequence[int] = (),
     offsets: Tensor | None = None,
 ) -> Tensor:
     """danaus::long_conv through torch.fft, with sums in the type of k: for devices
@@ -123,7 +146,7 @@ def _fft_long_conv(
             for x in (u, gate_in, gate_out)
         ]
         parts = [
-            _fft_long_conv(p, k, k_reverse, skip, *gates, kind, sparse)
+            _fft_long_conv(p, k, k_reverse, skip, *gates, kind, form)
             for p, *gates in itertools.zip_longest(*rows)
         ]
         return torch.cat(parts, 2)
@@ -134,8 +157,10 @@ def _fft_long_conv(
     rows = p.unflatten(1, (filters, channels // filters))
     if not rows.numel():  # transforms of nothing are refused by some libraries
         y = rows * sum(t.sum() for t in (k, k_reverse, skip) if t is not None)
-    elif sparse:
-        y = _sparse_rows(rows, k, k_reverse, skip, sparse)
+    elif len(form) == 8:
+        y = _sparse_rows(rows, k, k_reverse, skip, form)
+    elif len(form) == 4:
+        y = _plane_rows(rows, k, skip, kind, form)
     else:
         y = _dense_rows(rows, k, k_reverse, skip, kind)
     y = y.flatten(1, 2)

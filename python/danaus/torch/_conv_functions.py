@@ -21,7 +21,7 @@ from danaus.torch._conv_ops import (
 )
 from danaus.torch._ops import in_transform, is_traced, sum_dtype
 
-KINDS = ("causal", "circular", "bidirectional")
+KINDS = ("causal", "circular", "bidirectional", "centred")
 LAYOUTS = ("channels_first", "channels_last")
 ACCURACIES = (None, "accurate", "fast")
 MOST_TAPS = 128  # of short convolutions
@@ -133,8 +133,8 @@ def sparse_of(axes, keep, kind: str) -> list[int]:
     axes, keep = four(axes, "axes"), four(keep, "keep")
     if not any(keep):
         return []
-    if kind == "circular":
-        fail("circular convolutions keep whole spectra")
+    if kind not in ("causal", "bidirectional"):
+        fail(f"{kind} convolutions keep whole spectra")
     axes = [axis or 8 for axis in axes]
     keep = [kept or axis for kept, axis in zip(keep, axes)]
     for axis, kept in zip(axes, keep):
@@ -145,9 +145,31 @@ def sparse_of(axes, keep, kind: str) -> list[int]:
     return axes + keep
 
 
-def check_packed(offsets: Tensor | None, kind: str, sparse: list[int]) -> None:
+def centre_of(centre, taps: Sequence[int], kind: str) -> list[int]:
+    """A place of filters with these taps along each axis, checked; None: the middle of
+    centred ones, else the beginning."""
+    if centre is None:
+        return [(t - 1) // 2 if kind == "centred" else 0 for t in taps]
+    try:
+        places = [operator.index(c) for c in centre]
+    except TypeError:
+        fail(f"a centre is whole numbers, not {centre!r}")
+    if len(places) != len(taps) or any(not 0 <= c < t for c, t in zip(places, taps)):
+        fail(f"the centre {places} is no place of a filter of {list(taps)} taps")
+    if any(places) and kind not in ("centred", "circular"):
+        fail("only centred and circular convolutions have a centre")
+    return places
+
+
+def centred_form(centre: int | None, taps: int, kind: str) -> list[int]:
+    """Rows with a centre as the operators take them; without one, nothing."""
+    centre = centre_of(None if centre is None else [centre], [taps], kind)
+    return [0, 0, 0, *centre] if any(centre) else []
+
+
+def check_packed(offsets: Tensor | None, kind: str, form: Sequence[int]) -> None:
     """Raises unless sequences can be packed for such a convolution."""
-    if offsets is not None and (sparse or kind == "circular"):
+    if offsets is not None and (form or kind not in ("causal", "bidirectional")):
         fail("packed sequences are causal or bidirectional, with whole spectra")
 
 
@@ -210,13 +232,15 @@ def long_conv(
     keep: Sequence[int] | None = None,
     offsets: Tensor | Sequence[int] | None = None,
     accuracy: str | None = None,
+    centre: int | None = None,
 ) -> Tensor:
     """``gate_out * (k (*) p + skip * p)`` with ``p = gate_in * u``.
 
     `*` is the product number by number and `(*)` a convolution along the length, with
-    p zero outside of it: "causal", ``sum_s k[s] p[t - s]``; "circular", the same with
-    ``t - s`` mod the length; "bidirectional", the causal one plus
-    ``sum_s k_reverse[s] p[t + 1 + s]``. Differentiable in all tensors.
+    p zero outside of it: "causal", ``sum_s k[s] p[t - s]``; "bidirectional", that plus
+    ``sum_s k_reverse[s] p[t + 1 + s]``; "centred", ``sum_s k[s] p[t + centre - s]``;
+    "circular", the same with ``t + centre - s`` mod the length. Differentiable in all
+    tensors.
 
     Parameters
     ----------
@@ -225,7 +249,8 @@ def long_conv(
         the type for all.
     k, k_reverse : Tensor [filters, taps]
         Any number of taps. Channel h has the filter ``h // (channels // filters)``.
-        Sums, and spectra of k, are float64 if u is, else float32.
+        Sums, and spectra of k, are float64 if u is, else float32. With one axis more,
+        [batch, filters, taps], each sample has filters of its own; skip has it, too.
     skip : Tensor [filters]
     axes, keep : up to four numbers
         Sparse spectra (docs/conv.md): up to four sizes of the array of frequencies that
@@ -241,6 +266,9 @@ def long_conv(
         "fast" lets GPUs multiply in 16 bits by tensor cores (docs/conv.md (7)), with
         errors of some 7e-4 of the norm of y, 2e-3 in bfloat16; "accurate" does not.
         None: fast for float16 and bfloat16 only. Other devices are always accurate.
+    centre : int
+        Of centred and circular convolutions: ``k[centre]`` multiplies ``p[t]``. None:
+        the middle tap, ``(taps - 1) // 2``, of centred ones, and 0 of circular ones.
 
     Returns
     -------
@@ -252,15 +280,38 @@ def long_conv(
         Shapes, types or devices that do not fit.
     """
     u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
-    k, k_reverse, skip = filters_of(u, k, k_reverse, skip, kind)
-    sparse = sparse_of(axes, keep, kind)
+    taps = k.shape[-1] if isinstance(k, Tensor) and k.dim() else 1
+    form = sparse_of(axes, keep, kind) or centred_form(centre, taps, kind)
+    gates = gate_in, gate_out
+    return run_rows(u, (k, k_reverse, skip), gates, kind, form, offsets, accuracy)
+
+
+def run_rows(u, filters, gates, kind: str, form: list[int], offsets, accuracy):
+    """y of checked rows and gates. Filters with one axis more are those of samples."""
+    if isinstance(filters[0], Tensor) and filters[0].dim() == 3:
+        if offsets is not None:
+            fail("packed sequences have no filters of their own")
+        return _run_samples(u, filters, gates, kind, form, accuracy)
+    k, k_reverse, skip = filters_of(u, *filters, kind)
     offsets = offsets_of(offsets, u)
-    check_packed(offsets, kind, sparse)
-    operands = u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets
+    check_packed(offsets, kind, form)
+    operands = u, k, k_reverse, skip, *gates, kind, form, offsets
     accuracy = accuracy_of(accuracy)
     if not has_kernels(u.device):
         return _fft_long_conv(*operands)
     return run_long_conv(*operands, accuracy)
+
+
+def _run_samples(u: Tensor, filters, gates, kind: str, form: list[int], accuracy):
+    """Samples are channels of one sample, and so are their filters."""
+    for x in filters:
+        if x is not None and x.shape[:1] != u.shape[:1]:
+            fail(f"filters of shape {list(x.shape)} for {u.shape[0]} samples")
+    if not u.shape[0]:
+        return u.clone()
+    rows = [None if x is None else x.flatten(0, 1)[None] for x in (u, *gates)]
+    own = [None if x is None else x.flatten(0, 1) for x in filters]
+    return run_rows(rows[0], own, rows[1:], kind, form, None, accuracy).view(u.shape)
 
 
 def short_conv(

@@ -20,6 +20,7 @@ from danaus.torch._conv_functions import (
     LAYOUTS,
     MOST_TAPS,
     accuracy_of,
+    centred_form,
     check_packed,
     check_tensor,
     fail,
@@ -30,6 +31,7 @@ from danaus.torch._conv_functions import (
     planned_batch,
     rows_of,
     run_long_conv,
+    run_rows,
     short_conv,
     sparse_of,
 )
@@ -69,11 +71,13 @@ class LongConv(Freezable):
     channels : int
     length : int
         Length of filters, unless `taps` is given. Signals may have any length.
-    kind : "causal", "circular" or "bidirectional"
+    kind : "causal", "circular", "bidirectional" or "centred"
     filters : int
         A divisor of channels; channel h has filter ``h // (channels // filters)``.
         Default: one for each channel.
     taps : int
+    centre : int
+        Of centred and circular convolutions, as for `long_conv`.
     skip : bool
         True to add ``skip * u``, with a learned value for each filter.
     filter : Tensor or Module
@@ -115,6 +119,7 @@ class LongConv(Freezable):
         axes: Sequence[int] | None = None,
         keep: Sequence[int] | None = None,
         accuracy: str | None = None,
+        centre: int | None = None,
         device=None,
         dtype=None,
     ):
@@ -126,7 +131,9 @@ class LongConv(Freezable):
         self.axes, self.keep = axes, keep
         self.accuracy = accuracy
         accuracy_of(accuracy)
-        self._sparse = sparse_of(axes, keep, kind)
+        self.centre = centre
+        form = centred_form(centre, taps, kind)
+        self._form = sparse_of(axes, keep, kind) or form
         self._prepared = Prepared()
         self.filter = filter if isinstance(filter, torch.nn.Module) else None
         self.weight = self.weight_reverse = None
@@ -145,6 +152,7 @@ class LongConv(Freezable):
         """Random numbers, as the class says; a filter module is left alone."""
         met = {
             "causal": min(self.taps, self.length),
+            "centred": min(self.taps, self.length),
             "circular": self.taps,
             "bidirectional": min(2 * self.taps, self.length),
         }[self.kind]
@@ -189,29 +197,32 @@ class LongConv(Freezable):
         """u, gates and the result are [batch, channels, length] or, with offsets,
         packed sequences [1, channels, columns], as for `long_conv`. A filter module is
         then called with the longest sequence's length."""
+        return self._run(u, gate_in, gate_out, offsets, self._form)
+
+    def _run(self, u, gate_in, gate_out, offsets, form: list[int]) -> Tensor:
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
         offsets = offsets_of(offsets, u)
-        check_packed(offsets, self.kind, self._sparse)
+        check_packed(offsets, self.kind, form)
         if u.shape[1] != self.channels:
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
         if keeps(self, [u, gate_in, gate_out]):
-            return self._infer(u, gate_in, gate_out, offsets)
+            return self._infer(u, gate_in, gate_out, offsets, form)
         length = u.shape[2] if self.filter is None else _longest(u, offsets)
         k, k_reverse = self.filters_for(length)
-        options = self.kind, self.axes, self.keep, offsets, self.accuracy
-        return long_conv(u, k, k_reverse, self.skip, gate_in, gate_out, *options)
+        filters, gates = (k, k_reverse, self.skip), (gate_in, gate_out)
+        return run_rows(u, filters, gates, self.kind, form, offsets, self.accuracy)
 
     def _forget(self) -> None:
         self._prepared.forget()
 
-    def _infer(self, u, gate_in, gate_out, offsets) -> Tensor:
+    def _infer(self, u, gate_in, gate_out, offsets, form: list[int]) -> Tensor:
         length = _longest(u, offsets)
         if offsets is not None and self.filter is None:  # the same for similar ones
             length = 1 << (length - 1).bit_length()
-        options = self.kind, self._sparse, planned_batch(u, offsets)
+        options = self.kind, form, planned_batch(u, offsets)
         options += (0 if offsets is None else length,)
         accuracy = accuracy_of(self.accuracy)
-        question = length, u.dtype, u.device, accuracy, *options[-2:]
+        question = length, u.dtype, u.device, accuracy, *form, *options[-2:]
 
         def transform(k, k_reverse, skip):
             filters = k, k_reverse, skip
@@ -225,7 +236,7 @@ class LongConv(Freezable):
             k, k_reverse = self.filters_for(length)
             own = filters_of(u, k, k_reverse, self.skip, self.kind)
             if wants_gradients(own):
-                inputs = u, *own, gate_in, gate_out, self.kind, self._sparse, offsets
+                inputs = u, *own, gate_in, gate_out, self.kind, form, offsets
                 return run_long_conv(*inputs, accuracy)
             found = self._prepared.get(question, own, frozen, transform)
         spectrum, (filters, taps) = found
@@ -245,8 +256,10 @@ class LongConv(Freezable):
     def extra_repr(self) -> str:
         shared = "" if self.filters == self.channels else f", filters={self.filters}"
         taps = "" if self.taps == self.length else f", taps={self.taps}"
+        centre = "" if self.centre is None else f", centre={self.centre}"
         rest = "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
-        return f"{self.channels}, {self.length}, {self.kind!r}{shared}{taps}{rest}"
+        rest = shared + taps + centre + rest
+        return f"{self.channels}, {self.length}, {self.kind!r}{rest}"
 
 
 def _longest(u: Tensor, offsets: Tensor | None) -> int:

@@ -13,11 +13,13 @@ from torch.compiler import is_compiling
 
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import long_conv, short_conv
+from danaus.torch._convolve import convolve
 from danaus.torch._hyena_functions import hyena
 from danaus.torch._ops import Linear, in_transform, is_traced, is_tracing, linear, ops
 from danaus.torch._packed import Packed
+from danaus.torch._planes import long_conv2d
 
-__all__ = ["hyena", "ks_linear", "long_conv", "short_conv"]
+__all__ = ["convolve", "hyena", "ks_linear", "long_conv", "long_conv2d", "short_conv"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda v: v,
