@@ -85,8 +85,7 @@ conv_model dn_conv_model(const danaus_device *dev, const conv_kernel *k)
     m.measured = 1;
     for (int i = 0; i < m.count; i++) {
         conv_term *t = &m.term[i];
-        double value =
-            dn_tuning_constant(
+        double value = dn_tuning_constant(
             dev->tuning, dn_conv_point_type(k->dtype), t->constant, t->of);
         if (!(value > 0))
             return built;

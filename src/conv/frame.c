@@ -4,7 +4,6 @@
 
 #include "base/dtype.h"
 
-
 /* What a kind is: whether rows repeat, whether it has reverse filters. */
 static const struct {
     int periodic, reverse;

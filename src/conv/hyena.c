@@ -42,8 +42,7 @@ static danaus_status check_desc(const danaus_hyena_desc *d)
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " channels have no size", d->channels);
     if (dn_dtype(d->dtype) && dn_is_complex(d->dtype))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "the Hyena operator takes real numbers");
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "the Hyena operator takes real numbers");
     return dn_check_reserved(d->reserved, sizeof d->reserved);
 }
 
@@ -283,10 +282,9 @@ static danaus_status make_v(const operation *a)
    made. */
 static conv_sink gradient_of_v(const operation *a, int64_t which)
 {
-    if (which % 2 == 0)
-        return (conv_sink){ group_of(a, a->w.dz, a->plan->desc.order), NULL,
-                            CONV_GROUPED_DATA, 0 };
-    return (conv_sink){ a->w.dv, NULL, 0, 0 };
+    void *dz = group_of(a, a->w.dz, a->plan->desc.order);
+    conv_sink in_dz = { dz, NULL, CONV_GROUPED_DATA, 0 };
+    return which % 2 ? (conv_sink){ a->w.dv, NULL, 0, 0 } : in_dz;
 }
 
 /* dc_o. */
@@ -312,7 +310,8 @@ static void add_products(
 {
     int64_t order = a->plan->desc.order;
     conv_input p = input_of(a, which);
-    conv_sink dx = { group_of(a, a->w.dz, order - 1 - which), NULL, CONV_GROUPED_DATA, 0 };
+    conv_sink dx = { .data = group_of(a, a->w.dz, order - 1 - which),
+                     .grouped = CONV_GROUPED_DATA };
     if (which == order - 2)
         job->product[job->products++] = (conv_product){
             .x = p,

@@ -264,7 +264,8 @@ static inline void take_rows(const filter_take *t)
     else if (to->dk)
         put_plain(
             t->sums, to->is_more, t->scale, number_of(t, from),
-            MIN(f->taps, f->before + 1), 1, f->taps, t->parts, tap_of(t, to->dk, first));
+            MIN(f->taps, f->before + 1), 1, f->taps, t->parts,
+            tap_of(t, to->dk, first));
     if (to->dk_reverse)
         put_plain(
             t->sums, to->is_more, scale, number_of(t, reverse), MIN(f->taps, f->after),
@@ -294,7 +295,8 @@ static inline void take_part(filter_take t, danaus_dtype sums, int parts)
         take_rows(&t);
     if (t.to->dskip)
         take_run(
-            &t, t.to->is_more, t.frame->plane.here, 1, tap_of(&t, t.to->dskip, t.filter));
+            &t, t.to->is_more, t.frame->plane.here, 1,
+            tap_of(&t, t.to->dskip, t.filter));
 }
 
 void dn_conv_take_filter(

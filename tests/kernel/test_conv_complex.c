@@ -131,7 +131,8 @@ typedef struct sequence {
     complex_exact exact;
 } sequence;
 
-static sequence sequence_of(const packed_case *p, const packed_outcome *o, int64_t number)
+static sequence sequence_of(
+    const packed_case *p, const packed_outcome *o, int64_t number)
 {
     int64_t from = p->offsets[number], to = p->offsets[number + 1];
     int64_t rows = p->c.desc.channels;

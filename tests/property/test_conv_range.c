@@ -40,7 +40,8 @@ static void expect_shifted(
         should = (value){ ldexp(should.re, by), ldexp(should.im, by) };
         if (!(fabs(found.re - should.re) <= step && fabs(found.im - should.im) <= step))
             fail_msg(
-                "kind %d, correlate %d, %s, length %d, %d taps: %s[%d] is %.17g %+.17g i, "
+                "kind %d, correlate %d, %s, length %d, %d taps: %s[%d] is %.17g %+.17g "
+                "i, "
                 "not %.17g %+.17g i, of 2^%d",
                 c->desc.kind, c->desc.correlate, danaus_dtype_name(c->desc.dtype),
                 (int)c->desc.length, (int)c->desc.filter_length, name, (int)i, found.re,

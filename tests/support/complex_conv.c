@@ -19,7 +19,10 @@ static value product(value a, value b)
     return (value){ a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
 }
 
-static void add_product(value *sum, value a, value b) { *sum = plus(*sum, product(a, b)); }
+static void add_product(value *sum, value a, value b)
+{
+    *sum = plus(*sum, product(a, b));
+}
 
 static value at(const array *a, int64_t index, double otherwise)
 {
@@ -51,7 +54,8 @@ typedef struct row {
 } row;
 
 /* The number that a tap meets at t, or -1; taps of reverse filters: those of k_reverse. */
-static int64_t meets(const conv_case *c, const sizes *z, int64_t t, int64_t s, int reverse)
+static int64_t meets(
+    const conv_case *c, const sizes *z, int64_t t, int64_t s, int reverse)
 {
     int64_t down = t / z->width + c->desc.centre[0] - s / z->taps_width;
     int64_t across = t % z->width + c->desc.centre[1] - s % z->taps_width;
@@ -211,7 +215,8 @@ complex_exact complex_exactly(const conv_case *c, const array *dy)
     row a = { .k = memory };
     value **parts[] = { &a.k_reverse, &a.dk, &a.dk_reverse, &a.p, &a.dc, &a.c, &a.dp };
     for (int i = 0; i < 7; i++)
-        *parts[i] = memory + (i < 3 ? (i + 1) * z.taps : 4 * z.taps + (i - 3) * z.numbers);
+        *parts[i] =
+            memory + (i < 3 ? (i + 1) * z.taps : 4 * z.taps + (i - 3) * z.numbers);
     compute(c, dy, &x, &a);
     free(memory);
     return x;
@@ -240,8 +245,8 @@ void complex_exact_expect(
                 x->e[n][i] * (1 + f.unit) + f.unit * magnitude_of(v) + 2 * f.tiny;
             if (!(off <= e))
                 fail_msg(
-                    "kind %d, correlate %d, %s, %" PRId64 " x %" PRId64 " x %d x %" PRId64
-                    ", %" PRId64 " filters of %d x %" PRId64
+                    "kind %d, correlate %d, %s, %" PRId64 " x %" PRId64
+                    " x %d x %" PRId64 ", %" PRId64 " filters of %d x %" PRId64
                     " around (%d, %d): %s[%" PRId64
                     "] is %.9g %+.9g i, not %.9g %+.9g i, by %.2g, not %.2g",
                     d->kind, d->correlate, danaus_dtype_name(d->dtype), c->batch,

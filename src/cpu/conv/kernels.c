@@ -21,9 +21,10 @@
    same. */
 #define ROW(name, dtype, stored, R, sum, VL, INNER, parts, direct)                     \
     {                                                                                  \
-        { name, dtype, 4 * VL, FFT_RADIX, { 8, 4 }, 0 }, VL, INNER, parts, direct, sizeof(R), load_##sum, blocks_##sum, store_##sum, fetch_##stored, put_##stored,       \
-            accumulate_##sum, taps_##sum, cross_##sum, fence_##sum, lags_##sum,        \
-            cross_lags_##sum                                                           \
+        { name, dtype, 4 * VL, FFT_RADIX, { 8, 4 }, 0 }, VL, INNER, parts, direct,     \
+            sizeof(R), load_##sum, blocks_##sum, store_##sum, fetch_##stored,          \
+            put_##stored, accumulate_##sum, taps_##sum, cross_##sum, fence_##sum,      \
+            lags_##sum, cross_lags_##sum                                               \
     }
 
 extern const conv_code CAT(dn_cpu_conv_, DANAUS_ISA)[];

@@ -212,8 +212,7 @@ static int grow_taps(
     for (int64_t i = 0; k && i < taps; i += CHUNK) {
         int64_t n = MIN(CHUNK, taps - i);
         const char *at = (const char *)k + (size_t)(first + i) * own;
-        dn_convert(
-            filters->dtype, at, parts == 2 ? DANAUS_C128 : DANAUS_F64, some, n);
+        dn_convert(filters->dtype, at, parts == 2 ? DANAUS_C128 : DANAUS_F64, some, n);
         if (!grow(DANAUS_F64, parts, some, NULL, n, size))
             return 0;
     }

@@ -230,7 +230,8 @@ static void last_segment(const short_job *j, const task *k, int64_t row, int64_t
         n, count, d->taps, taps, x, j->start ? numbers(j, j->start, h) : NULL, j->past,
         to, code->direct ? d->channels : j->stride);
     for (int64_t t = 0; t < count && !code->direct; t++)
-        code->put(numbers(j, to, t * j->stride), NULL, 0, place + t * d->channels, n, y);
+        code->put(
+            numbers(j, to, t * j->stride), NULL, 0, place + t * d->channels, n, y);
 }
 
 /* ---- jobs ---- */

@@ -63,7 +63,8 @@ static int term_of(int radix)
 /* The share of a window that the first pass reads and the last one writes. */
 static double filled(const conv_frame *f)
 {
-    int zeros = f->parts == 1 && f->windows == 1 && !f->periodic && f->length <= f->cut.n;
+    int zeros =
+        f->parts == 1 && f->windows == 1 && !f->periodic && f->length <= f->cut.n;
     return zeros || f->fold ? 0.5 : 1;
 }
 

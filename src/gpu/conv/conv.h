@@ -27,11 +27,11 @@ typedef struct gpu_conv_level {
 /* A window of n points: one level, or the columns of a matrix and then its rows. */
 typedef struct gpu_conv_shape {
     danaus_dtype sums;
-    int circle; /* points are those mod Z^n - 1, else Z^n - i */
+    int circle;  /* points are those mod Z^n - 1, else Z^n - i */
     int complex; /* numbers are, so a window has n of them */
-    int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
-    int scaled; /* brought to the same size (texts/conv_scales.cuh) */
-    int groups; /* of arrays that are grouped */
+    int pair;    /* a window has two rows of the batch (texts/conv_window.cuh) */
+    int scaled;  /* brought to the same size (texts/conv_scales.cuh) */
+    int groups;  /* of arrays that are grouped */
     conv_plane plane;
     int sparse; /* of a spectrum, whose box is: */
     conv_box box;

@@ -157,7 +157,8 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
 {
     const void *w_left = m->w_left, *w_right = m->w_right;
     danaus_pattern p = m->left, q = m->right, t = m->product;
-    int left = (int)dn_part_type(m->left_type), right = (int)dn_part_type(m->right_type);
+    int left = (int)dn_part_type(m->left_type),
+        right = (int)dn_part_type(m->right_type);
     void *to = m->to;
     danaus_dtype wide = wide_type(dev, m->left_type);
     const gpu_argument arguments[] = { ARG(w_left), ARG(left), ARG(p.a),     ARG(p.b),
