@@ -219,7 +219,7 @@ static danaus_status run_convolution(void *self)
 /* Filters of noise, in the type of sums; backwards the same ones. */
 static int make_filters(convolution *c, const danaus_conv_desc *desc, int gated)
 {
-    danaus_dtype sums = desc->dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+    danaus_dtype sums = danaus_dtype_size(desc->dtype) == 2 ? DANAUS_F32 : desc->dtype;
     void *k = room_make(
         desc->channels, desc->filter_length, danaus_dtype_size(sums), "filters");
     if (!k)

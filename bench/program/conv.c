@@ -294,6 +294,8 @@ int bench_conv(int argc, char **argv)
         return status;
     if (!o.suite)
         return usage_error("--suite FILE is needed (try --help)");
+    if (is_complex(o.dtype))
+        return usage_error("filters of these suites are real, and so are signals");
     bench b = { .o = &o };
     status = run(&b);
     json_decref(b.records);

@@ -106,7 +106,8 @@ static int prepare_conv(job *j)
 {
     library *lib = j->lib;
     const problem *p = j->p;
-    danaus_dtype sums = p->type->dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+    danaus_dtype own = p->type->dtype,
+                 sums = lib->dtype_size(own) == 2 ? DANAUS_F32 : own;
     float *k = malloc((size_t)p->parameters * sizeof *k);
     void *wide = malloc((size_t)p->parameters * lib->dtype_size(sums));
     int ok = k && wide && !lib->conv_plan_create(lib->device, &p->conv, &j->conv_plan);

@@ -62,10 +62,10 @@ typedef struct danaus_conv_desc {
     int64_t filters;          /* a divisor of channels, 0: channels; channel h uses
                                  filter h / (channels / filters) */
     danaus_conv_kind kind;
-    danaus_dtype
-        dtype; /* of u, y and the gates: f32 (0), f16, bf16, f64, c64 or c128 */
+    danaus_dtype dtype;   /* of u, y and gates: f32 (0), f16, bf16, f64, c64 or c128 */
     danaus_effort effort; /* estimate: the tuning table, else the cost model; measure:
                              the table, else some tenths of a second; or table only */
+    int32_t correlate;    /* nonzero: correlations, below */
     int64_t batch;        /* plan for this batch, 0: large; any batch may be run */
     int32_t axes[4];      /* N_1 .. N_4 of sparse spectra, below; 0: 8 */
     int32_t keep[4];      /* how many of each; 0: all */
@@ -74,8 +74,7 @@ typedef struct danaus_conv_desc {
     int32_t height;        /* of planes, below; 0: rows */
     int32_t filter_height; /* 0: height */
     int32_t centre[2];     /* down, across; of centred and circular plans */
-    int32_t correlate;     /* nonzero: correlations, below */
-    uint32_t reserved[3];
+    uint32_t reserved[4];
 } danaus_conv_desc;
 
 /* Planes: with a height, u, y and the gates are [batch][channels][height][length], k and dk

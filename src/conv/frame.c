@@ -73,7 +73,7 @@ conv_frame dn_conv_reach(const conv_problem *p)
     conv_frame f = {
         .length = length,
         .taps = dn_conv_taps(p),
-        .parts = dn_is_complex(p->dtype) ? 2 : 1,
+        .parts = dn_part_type(p->dtype) == p->dtype ? 1 : 2,
         .before = MIN(taps, length) - 1,
         .after = kinds[p->kind].reverse ? MIN(taps, length - 1) : 0,
         .periodic = dn_conv_is_periodic(p->kind),

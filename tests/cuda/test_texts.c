@@ -569,21 +569,28 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
     assert_true(dn_gpu_conv_shape(&facts, sums, n, 0, &s));
     /* By vector units, then by tensor cores, in pairs, and with what else there is of them; at
-       last pairs by vector units. */
-    for (int form = 0; form < 10; form++) {
+       last pairs, and complex numbers, by vector units. */
+    for (int form = 0; form < 11; form++) {
         gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
-        int is_scaled = form == 9;
+        int is_scaled = form == 9, is_complex = form == 10, is_real = form < 9;
+        danaus_dtype own = !is_complex          ? dtype
+                           : sums == DANAUS_F64 ? DANAUS_C128
+                                                : DANAUS_C64;
         int half = (form > 6 ? (int)n / 256 / (form - 6) : form) % 2, pair = form == 4;
         conv_frame f = { .groups = 1 };
-        if (form > 1 && !is_scaled &&
+        if (form > 1 && is_real &&
             (arch < 80 || dtype == DANAUS_F64 ||
              !dn_gpu_conv_mma(&facts, n, half, pair, fast)))
             continue;
         if (is_scaled && (sums == DANAUS_F64 || s.passes == 1))
             continue;
+        if (is_complex && dtype != sums)
+            continue;
+        half = is_complex ? 0 : half;
         assert_true(
             dn_gpu_conv_shape(&facts, sums, n, fast->root ? fast->rows : 0, &s));
         s.scaled = s.pair = is_scaled;
+        s.complex = is_complex;
         if (form == 5 && n & (n - 1))
             continue;
         if (form == 5)
@@ -600,9 +607,9 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
         dn_gpu_conv_mma_fit(&f, fast);
         s.sparse = f.sparse;
         s.box = f.box;
-        int all = dn_gpu_conv_uses(&s, fast, dtype, half, uses);
+        int all = dn_gpu_conv_uses(&s, fast, own, half, uses);
         for (int i = 0; i < all; i++)
-            ask("a convolution", uses[i].text, uses[i].defines, dtype, arch);
+            ask("a convolution", uses[i].text, uses[i].defines, own, arch);
     }
 }
 

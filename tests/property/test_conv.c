@@ -18,6 +18,8 @@
 
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
 
+static const danaus_dtype complex_types[] = { DANAUS_C64, DANAUS_C128 };
+
 static danaus_conv_desc random_desc(rng *r, int64_t most)
 {
     int64_t filters = rng_int(r, 1, 3), group = rng_int(r, 1, 3);
@@ -157,6 +159,13 @@ static void gradients_of_sparse_spectra_move_across_the_dot_product(void **state
     }
 }
 
+/* Makes a description one of complex numbers, and maybe of a correlation. */
+static void make_complex(rng *r, danaus_conv_desc *desc)
+{
+    desc->dtype = complex_types[rng_int(r, 0, 1)];
+    desc->correlate = (int32_t)rng_int(r, 0, 1);
+}
+
 static void backwards(void *user, int count, void (*task)(void *arg, int i), void *arg)
 {
     *(int *)user += 1;
@@ -174,6 +183,8 @@ static void threads_do_not_change_a_bit(void **state)
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 80000);
         if (round % 4 == 3)
             conv_make_planes(&r, &desc, 6);
+        if (round % 5 == 2)
+            make_complex(&r, &desc);
         if (round % 2) /* a plan for one row, made anew for each number of threads */
             desc.channels = desc.filters = desc.batch = 1;
         conv_case c = conv_random(
@@ -208,6 +219,8 @@ static void nothing_changes_from_call_to_call(void **state)
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 40000);
         if (round % 4 == 3)
             conv_make_planes(&r, &desc, 6);
+        if (round % 5 == 2)
+            make_complex(&r, &desc);
         conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
         array dy = array_random(&r, desc.dtype, c.u.count);
         conv_outcome one = conv_compute(*state, &c, &dy);
@@ -456,8 +469,12 @@ static void spectra_take_filters_of_every_type(void **state)
     for (int round = 0; round < rounds_of(200); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, 300);
-        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 3), round % 8);
         danaus_dtype type = types[rng_next(&r) % 4];
+        if (round % 3 == 2) {
+            make_complex(&r, &desc);
+            type = complex_types[rng_int(&r, 0, 1)];
+        }
+        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 3), round % 8);
         array k = given_in(&r, type, &c.k), skip = given_in(&r, type, &c.skip);
         array k_reverse = given_in(&r, type, &c.k_reverse);
         array expected = conv_run(*state, &c);
