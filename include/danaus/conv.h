@@ -391,6 +391,20 @@ DANAUS_API danaus_status danaus_stream_run(
     danaus_stream *stream, danaus_device *device, int64_t count, const void *u,
     void *y);
 
+/* From the next number on, the filters of `next` take the place of the stream's, without a
+   click. With r = min(1, (t + 1) / (fade + 1)) for number t from now, the new filters get r u[t]
+   and the old ones (1 - r) u[t], so that the tail of what came before rings out. Until then, that
+   is for fade + filter_length numbers, both are computed. fade >= 0; up to
+   DANAUS_STREAM_MOST_FADING replaced filters may still sound.
+
+   `next` is a stream of the same channels and type on the same device, which has seen no signal;
+   its filters may have another length. On success it belongs to the stream and is not destroyed
+   by the caller. The call only exchanges filters: create `next` in a thread without deadlines.
+   CPUs only; unsupported elsewhere. */
+#define DANAUS_STREAM_MOST_FADING 16
+DANAUS_API danaus_status
+danaus_stream_replace(danaus_stream *stream, danaus_stream *next, int64_t fade);
+
 #ifdef __cplusplus
 }
 #endif
