@@ -493,6 +493,20 @@ def test_blocks_may_lie_in_memory_of_the_device(rng, device):
     assert np.array_equal(y, once)
 
 
+def test_filters_of_a_stream_are_replaced_without_a_click(rng):
+    u, k, other = (rng.standard_normal(size) for size in (300, 30, 50))
+    stream = Stream(k)
+    parts = [stream.run(u[:100].copy())]
+    stream.replace(other, fade=49)
+    parts.append(stream.run(u[100:].copy()))
+    share = np.clip((np.arange(300) - 99) / 50, 0, 1)
+    wanted = np.convolve((1 - share) * u, k)[:300] + np.convolve(share * u, other)[:300]
+    assert np.allclose(np.concatenate(parts), wanted, atol=1e-12)
+    for wrong, sentence in (((np.ones((2, 3)),), "2 filters"), ((k, -1), "fade")):
+        with pytest.raises(ValueError, match=sentence):
+            stream.replace(*wrong)
+
+
 def test_a_stream_of_one_channel_takes_plain_rows(rng):
     u, k = rng.standard_normal(100), rng.standard_normal(30)
     stream = Stream(k)
