@@ -62,7 +62,8 @@ typedef struct danaus_conv_desc {
     int64_t filters;          /* a divisor of channels, 0: channels; channel h uses
                                  filter h / (channels / filters) */
     danaus_conv_kind kind;
-    danaus_dtype dtype;   /* of u, y and the gates: f32 (0), f16, bf16 or f64 */
+    danaus_dtype
+        dtype; /* of u, y and the gates: f32 (0), f16, bf16, f64, c64 or c128 */
     danaus_effort effort; /* estimate: the tuning table, else the cost model; measure:
                              the table, else some tenths of a second; or table only */
     int64_t batch;        /* plan for this batch, 0: large; any batch may be run */
@@ -73,7 +74,8 @@ typedef struct danaus_conv_desc {
     int32_t height;        /* of planes, below; 0: rows */
     int32_t filter_height; /* 0: height */
     int32_t centre[2];     /* down, across; of centred and circular plans */
-    uint32_t reserved[4];
+    int32_t correlate;     /* nonzero: correlations, below */
+    uint32_t reserved[3];
 } danaus_conv_desc;
 
 /* Planes: with a height, u, y and the gates are [batch][channels][height][length], k and dk
@@ -88,6 +90,29 @@ typedef struct danaus_conv_desc {
    packed; planes are not bidirectional. A plane takes the memory and time of a row with
    height * (length + c) numbers, where c is at most the filter's length (docs/conv.md,
    "Planes"), and that is at most DANAUS_CONV_MOST_LENGTH. */
+
+/* Complex numbers (c64, c128): k, k_reverse and skip are complex, too, of the type of sums. Kinds,
+   planes and packed sequences are as for real numbers; spectra are whole. Gradients are
+   dL/dre + i dL/dim of the loss L, as dy is: those of PyTorch. With p = gate_in * u,
+   c = k (*) p + skip * p and z* the conjugate of z,
+
+       du = gate_in* dp,  dgate_in = u* dp,  dgate_out = c* dy,  dc = gate_out* dy,
+
+   where dp is the correlation of dc, below, and dk[s] the sum over t of dc[t] times the conjugate
+   of the number that k[s] multiplies in c[t]. */
+
+/* Correlations: with `correlate` set, y = gate_out * K* (gate_in * u), where K* is the adjoint,
+   or conjugate transpose, of p -> k (*) p + skip * p for the same filters and kind:
+
+       causal         sum over s of k[s]* p[t + s] + skip* p[t]
+       circular       sum over s of k[s]* p[(t - centre + s) mod length] + skip* p[t]
+       bidirectional  causal, plus sum over s >= 0 of k_reverse[s]* p[t - 1 - s]
+       centred        sum over s of k[s]* p[t - centre + s] + skip* p[t],
+
+   where p is zero outside of its row or plane, and real numbers are their own conjugates.
+   Gradients are those of this y: dp = k (*) dc + skip * dc, and dk[s] is the sum over t of p[t]
+   times the conjugate of the number that k[s] multiplies in dp[t]. A causal correlation with a
+   template has at t the match that begins there. */
 
 /* Sparse spectra (causal and bidirectional plans): a filter has values at n frequencies
    (f + 1/4) / n, 0 <= f < n. They form an array of N_1 x N_2 x N_3 x N_4 x ... numbers,
@@ -113,7 +138,7 @@ danaus_conv_plan_describe(const danaus_conv_plan *plan, char *text, size_t size)
 
 /* Transforms filters k[filters][filter_length] for a plan. k_reverse has the same
    shape and is NULL unless the plan is bidirectional; skip[filters] may be NULL.
-   All are host memory in the type of sums: f64 for f64, else f32. They are copied:
+   All are host memory in the type of sums: the plan's, but f32 for 16 bits. They are copied:
    they may change or be freed. If all three are NULL, filters are zero until they
    are updated. */
 DANAUS_API danaus_status danaus_spectrum_create(
@@ -140,8 +165,8 @@ DANAUS_API danaus_status danaus_spectrum_update(
     danaus_spectrum *spectrum, danaus_device *device, const void *k,
     const void *k_reverse, const void *skip);
 
-/* The same from device memory, in any real type `dtype`; numbers are rounded to the type of
-   sums. On a GPU the work is enqueued on the device's stream, waits for nothing and can be
+/* The same from device memory, in any real type `dtype`, or any complex one if the plan is
+   complex; numbers are rounded to the type of sums. On a GPU the work is enqueued on the device's stream, waits for nothing and can be
    captured; the arrays must stay until it is done. On a CPU the work is done on return. */
 DANAUS_API danaus_status danaus_spectrum_update_from(
     danaus_spectrum *spectrum, danaus_device *device, danaus_dtype dtype, const void *k,

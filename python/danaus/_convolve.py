@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from danaus._arrays import ElementType, choose, operand, short_name
+from danaus._arrays import (
+    ElementType,
+    choose,
+    element_code,
+    operand,
+    short_name,
+)
 from danaus.conv import (
     KINDS,
     ConvPlan,
@@ -45,7 +51,7 @@ def _operands_of(
 ) -> _Operands:
     if axes not in (1, 2):
         raise ValueError(f"axes has to be 1, for rows, or 2, for planes, not {axes!r}")
-    rows, code = signal_of(u, dtype)
+    rows, code = signal_of(u, dtype, element_code)
     rows = rows[None] if rows.ndim == axes else rows
     taps = np.asarray(k) if batched else filter_rows(k, axes)
     fits = taps.ndim == 1 + axes or (batched and taps.ndim > axes)
@@ -148,6 +154,7 @@ def convolve(
     mode: str | None = None,
     kind: str = "causal",
     centre: int | Sequence[int] | None = None,
+    correlate: bool = False,
     batched: bool = False,
     k_reverse: Any = None,
     skip: Any = None,
@@ -165,10 +172,10 @@ def convolve(
     k : [filters][taps], or [taps] for one filter; k_reverse likewise.
     axes : 2 for planes: u [..., channels, height, width] and
         k [filters][height][width], or the last two axes alone.
-    mode : "full", "same" or "valid", as in scipy.signal.convolve, in place of a kind
-        and a centre. "full" and "valid" results are not like u: they take no gates and
-        no skip.
-    kind, centre : as for `ConvPlan`.
+    mode : "full", "same" or "valid", as in scipy.signal.convolve and correlate, in
+        place of a kind and a centre. "full" and "valid" results are not like u: they
+        take no gates and no skip.
+    kind, centre, correlate : as for `ConvPlan`.
     batched : each sample has filters of its own: k and k_reverse are
         [..., filters, taps] and skip [..., filters], and the axes in front broadcast
         with those of u. One channel of u meets every filter.
@@ -183,6 +190,10 @@ def convolve(
         others = [x for x in (centre, k_reverse, offsets) if x is not None]
         others = kind != "causal" or bool(others)
         _check_mode(mode, o, others, any(x is not None for x in shaped.values()))
+    if mode is not None and correlate:
+        ends = tuple(range(-axes, 0))
+        o, correlate = o._replace(k=np.conj(np.flip(o.k, ends))), False
+        skip = None if skip is None else np.conj(skip)
     if mode == "same":
         kind = "centred"
     if 0 in o.u.shape[-1 - axes :]:
@@ -198,7 +209,8 @@ def convolve(
         else operand(shaped[name], o.code, name, shape=np.shape(u)).reshape(o.u.shape)
         for name in ("gate_in", "gate_out")
     ]
-    options = {"kind": kind, "centre": centre, "offsets": offsets, "device": device}
+    options = {"kind": kind, "centre": centre, "correlate": correlate}
+    options |= {"offsets": offsets, "device": device}
     run = _run_batched if batched else _run
     y = run(o._replace(u=_with_room(o, mode)), filters, gates, options)
     if mode == "valid":

@@ -14,10 +14,13 @@ Planes are arrays [..., channels, height, width] with filters [filters][height][
 For them t, s and the centre are places (down, across), and circular planes repeat along
 both axes.
 
-u, y and the gates are f32, f16, bf16 or f64, all of one type. C-contiguous arrays are
-used in place; strided ones, integers and lists are copied. Filters, skip and bias are
-converted to the type of the sums: f64 for f64, else f32. They may have additional axes
-of size 1. ``dtype="bf16"`` is for bf16 in arrays of uint16.
+Correlations are the adjoints of these, with the same filters: the causal one is the sum
+over s of conj(k[s]) p[t + s], where p is zero outside of its row.
+
+u, y and the gates are f32, f16, bf16, f64, c64 or c128, all of one type. C-contiguous
+arrays are used in place; strided ones, integers and lists are copied. Filters, skip and
+bias are converted to the type of the sums: that of u, and f32 for 16 bits. They may
+have additional axes of size 1. ``dtype="bf16"`` is for bf16 in arrays of uint16.
 
 Rows are transformed: a NaN or an infinite value anywhere in u or k makes y NaN in its
 row, also before its place in a causal convolution. `short_conv` sums directly.
@@ -29,7 +32,7 @@ Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv (arXiv 2311.05908); docs/conv.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,17 +90,19 @@ def real_code(dtype: ElementType) -> int:
     """The library's number of a real element type; TypeError for others."""
     code = element_code(dtype)
     if is_complex(code):
-        raise TypeError(f"convolutions are of real numbers, not {short_name(code)}")
+        raise TypeError(f"this takes real numbers, not {short_name(code)}")
     return code
 
 
-def signal_of(u: Any, dtype: ElementType | None) -> tuple[np.ndarray, int]:
+def signal_of(
+    u: Any, dtype: ElementType | None, code_of: Callable[[ElementType], int] = real_code
+) -> tuple[np.ndarray, int]:
     """A signal as the library takes it, and its type: as named, else the array's, f64
     for integers."""
     array = array_of(u, "u")
     if dtype is None:
         dtype = "f64" if array.dtype.kind in "biu" else array.dtype
-    code = real_code(dtype)
+    code = code_of(dtype)
     return operand(u, code, "u"), code
 
 
@@ -228,7 +233,8 @@ class ConvPlan:
     centre : the tap k[centre] multiplies u[t] in y[t], in centred and circular plans: a
         number, or of planes (down, across). A centred plan is causal along an axis with
         centre 0. None: the middle tap, (taps - 1) // 2, of centred plans, else 0.
-    dtype : type of u, y and the gates: f32, f16, bf16 or f64.
+    correlate : correlations, in place of convolutions.
+    dtype : type of u, y and the gates: f32, f16, bf16, f64, c64 or c128.
     effort : "estimate", "measure" (tenths of a second) or "table".
     batch : plan for batch * channels rows, 0: many; calls may have any number.
     accuracy : "fast" lets GPUs multiply in 16 bits, "accurate" does not; None, or
@@ -250,6 +256,7 @@ class ConvPlan:
         filters: int = 0,
         kind: str = "causal",
         centre: int | Sequence[int] | None = None,
+        correlate: bool = False,
         dtype: ElementType = "f32",
         effort: str = "estimate",
         batch: int = 0,
@@ -266,13 +273,14 @@ class ConvPlan:
         desc.filter_height, desc.filter_length = axes_of(taps, "taps", 0)
         desc.filters = whole(filters, "filters", 0, INT64)
         desc.kind = choose(kind, KINDS, "kind")
-        desc.dtype = self._code = real_code(dtype)
+        desc.dtype = self._code = element_code(dtype)
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.batch = whole(batch, "batch", 0, INT64)
         word = "by_type" if accuracy is None else accuracy
         desc.accuracy = choose(word, _ACCURACIES, "accuracy")
         desc.axes, desc.keep = four(axes, "axes"), four(keep, "keep")
         desc.packed = self.packed = bool(packed)
+        desc.correlate = self.correlate = bool(correlate)
         self.kind = kind
         self.filters = desc.filters or self.channels
         self._row, self._filter = _shapes(desc)
@@ -344,8 +352,9 @@ class ConvPlan:
         raise TypeError("a plan cannot be pickled or copied: make it again")
 
     def __repr__(self) -> str:
+        kind = self.kind + " correlation" * self.correlate
         return (
-            f"<danaus.ConvPlan {self.kind}, {self.channels} channels of "
+            f"<danaus.ConvPlan {kind}, {self.channels} channels of "
             f"{sizes(self._row)}, {self.filters} filters of {sizes(self._filter)}, "
             f"{short_name(self._code)}>"
         )
@@ -457,7 +466,8 @@ class Spectrum:
         """Gradients of a loss whose gradient at y is dy.
 
         Gradients of u and the gates are like u. dk and dk_reverse like the filters,
-        and dskip [filters], are sums over a filter's rows, in the type of sums.
+        and dskip [filters], are sums over a filter's rows, in the type of sums. Those
+        of complex numbers are dL/dre + i dL/dim, as dy is.
 
         wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None:
             all given operands.

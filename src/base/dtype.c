@@ -38,6 +38,11 @@ int dn_is_complex(danaus_dtype dtype) { return dn_dtype(dtype)->complex; }
 
 danaus_dtype dn_sum_type(danaus_dtype dtype) { return dn_dtype(dtype)->sums; }
 
+danaus_dtype dn_part_type(danaus_dtype dtype)
+{
+    return dtype == DANAUS_C64 ? DANAUS_F32 : dtype == DANAUS_C128 ? DANAUS_F64 : dtype;
+}
+
 danaus_dtype dn_dtype_from_name(const char *name)
 {
     for (int i = 0; i < FACTS; i++)

@@ -37,6 +37,8 @@ static inline int dn_has_16_bits(danaus_dtype dtype) { return dn_size_of(dtype) 
 const dtype_facts *dn_dtype(danaus_dtype dtype);
 int dn_is_complex(danaus_dtype dtype);
 danaus_dtype dn_sum_type(danaus_dtype dtype);
+danaus_dtype dn_part_type(
+    danaus_dtype dtype); /* of the parts of a number: a real type */
 
 /* Finds a type by its name ("bf16") or its safetensors name; 0 if none. */
 danaus_dtype dn_dtype_from_name(const char *name);

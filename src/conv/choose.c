@@ -51,7 +51,8 @@ danaus_conv_accuracy dn_conv_accuracy(const danaus_device *dev, const conv_probl
 static int64_t longest(const cut_search *s, int64_t unit)
 {
     const conv_frame *f = &s->reach;
-    int64_t n = MAX((f->length + f->before + f->after) / 2 + 1, f->length);
+    int64_t all = f->length + f->before + f->after;
+    int64_t n = MAX(f->parts == 2 ? all : all / 2 + 1, f->length);
     return ROUND_UP(n, unit) * 5 / 4 + unit;
 }
 
@@ -84,8 +85,8 @@ conv_model dn_conv_model(const danaus_device *dev, const conv_kernel *k)
     m.measured = 1;
     for (int i = 0; i < m.count; i++) {
         conv_term *t = &m.term[i];
-        double value =
-            dn_tuning_constant(dev->tuning, dn_sum_type(k->dtype), t->constant, t->of);
+        double value = dn_tuning_constant(
+            dev->tuning, dn_conv_point_type(k->dtype), t->constant, t->of);
         if (!(value > 0))
             return built;
         t->second = dn_conv_is_rate(t) ? 1 / value : value;

@@ -1,15 +1,17 @@
 /* Gradients of convolutions: checks of the arguments, and the products that compute them. With
    p = gate_in u, c = k (*) p + skip p and y = gate_out c (docs/conv.md (9)):
 
-       dgate_out = dy c,       dp[t] = sum over lags s of k[s] (gate_out dy)[t + s],
-       du = gate_in dp,        dgate_in = u dp,
-       dk[s] = sum over rows and t of (gate_out dy)[t] p[t - s],     dskip = dk[0],
+       dc = gate_out* dy,      dgate_out = dy c*,      du = gate_in* dp,      dgate_in = u* dp,
+       dp[t] = sum over lags s of k[s]* dc[t + s],     dskip = dk[0],
+       dk[s] = sum over rows and t of dc[t] p[t - s]*,
 
-   where dp takes the conjugate of the filter's spectrum. */
+   where z* is the conjugate, and dp takes that of the filter's spectrum. In correlations c takes
+   it and dp does not, and dc and p change places in dk. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
 #include "base/byte_range.h"
+#include "base/dtype.h"
 #include "base/status.h"
 
 /* The operands of gradients. */
@@ -37,7 +39,7 @@ static danaus_status check_overlaps(
     const danaus_conv_plan *plan, const gradient_operands *o, const conv_extent *x)
 {
     size_t rows = dn_conv_array_bytes(plan, x);
-    size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
+    size_t sums = danaus_dtype_size(dn_sum_type(plan->p.dtype));
     size_t filters = (size_t)plan->p.filters * sums;
     size_t taps = filters * (size_t)dn_conv_taps(&plan->p);
     byte_range in[] = { { "u", o->u, rows },
@@ -55,26 +57,35 @@ static danaus_status check_overlaps(
     return dn_check_apart(6, out, 4, in);
 }
 
-static void add_sink(conv_product *p, void *data, const void *factor)
+static void add_sink(conv_product *p, void *data, const void *factor, int conjugate)
 {
     if (data)
-        p->sink[p->sinks++] = (conv_sink){ .data = data, .factor = factor };
+        p->sink[p->sinks++] =
+            (conv_sink){ .data = data, .factor = factor, .conjugate = conjugate };
 }
 
 /* The products and sums that make the gradients. */
-static conv_job job_of(const gradient_operands *o)
+static conv_job job_of(const danaus_conv_plan *plan, const gradient_operands *o)
 {
     const danaus_conv_gradients *to = o->to;
     const conv_input p = { .data = o->u, .factor = o->gate_in };
-    const conv_input dc = { .data = o->dy, .factor = o->gate_out };
+    const conv_input dc = { .data = o->dy,
+                            .factor = o->gate_out,
+                            .conjugate = CONV_CONJUGATE_FACTOR };
+    int correlate = plan->p.correlate != 0;
     conv_job job = {
         .sums = to->dk || to->dk_reverse || to->dskip,
         .filter = { p, dc, to->dk, to->dk_reverse, to->dskip, 0 },
     };
-    conv_product c = { .x = p }, dp = { .x = dc, .adjoint = 1 };
-    add_sink(&c, to->dgate_out, o->dy);
-    add_sink(&dp, to->du, o->gate_in);
-    add_sink(&dp, to->dgate_in, o->u);
+    if (correlate) {
+        job.filter.x = dc;
+        job.filter.dy = p;
+    }
+    conv_product c = { .x = p, .adjoint = correlate };
+    conv_product dp = { .x = dc, .adjoint = !correlate };
+    add_sink(&c, to->dgate_out, o->dy, CONV_CONJUGATE_NUMBER);
+    add_sink(&dp, to->du, o->gate_in, CONV_CONJUGATE_FACTOR);
+    add_sink(&dp, to->dgate_in, o->u, CONV_CONJUGATE_FACTOR);
     if (c.sinks)
         job.product[job.products++] = c;
     if (dp.sinks)
@@ -94,7 +105,7 @@ static danaus_status gradient(
             "u, dy, gradients and a batch of at least 1 number are needed");
     TRY(check_members(plan, o));
     TRY(check_overlaps(plan, o, x));
-    conv_job job = job_of(o);
+    conv_job job = job_of(plan, o);
     return dn_conv_run(plan, device, spectrum, x, &job);
 }
 

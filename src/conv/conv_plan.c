@@ -62,7 +62,7 @@ static danaus_status check_plane(const conv_problem *p)
             DANAUS_ERR_ARGUMENT, "a height of %d and filters of height %d", p->height,
             p->filter_height);
     if (p->centre[0] < 0 || p->centre[0] >= rows || p->centre[1] < 0 ||
-        p->centre[1] >= p->filter_length)
+        p->centre[1] >= MAX(p->filter_length, 1))
         return dn_fail(
             DANAUS_ERR_SHAPE,
             "the centre (%d, %d) is no place of a filter of %d x %" PRId64,
@@ -126,10 +126,11 @@ static danaus_status check_problem(const conv_problem *p)
     TRY(check_plane(p));
     TRY(check_sizes(p));
     TRY(check_box(p));
-    if (!dn_dtype(p->dtype) || dn_is_complex(p->dtype))
+    if (!dn_dtype(p->dtype))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", p->dtype);
+    if (dn_is_complex(p->dtype) && p->keep[0])
         return dn_fail(
-            DANAUS_ERR_ARGUMENT, "%s (%d) is no real element type",
-            danaus_dtype_name(p->dtype), p->dtype);
+            DANAUS_ERR_UNSUPPORTED, "complex convolutions keep whole spectra");
     if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&
         p->effort != DANAUS_TABLE_ONLY)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", p->effort);
@@ -335,7 +336,8 @@ static danaus_status execute(
     TRY(dn_check_apart(1, &to, 3, from));
     conv_job job = {
         .products = 1,
-        .product = { { .x = { .data = u, .factor = gate_in },
+        .product = { { .adjoint = plan->p.correlate != 0,
+                       .x = { .data = u, .factor = gate_in },
                        .sinks = 1,
                        .sink = { { .data = y, .factor = gate_out } } } },
     };

@@ -16,8 +16,8 @@ int dn_conv_is_periodic(danaus_conv_kind kind);
 /* The frame of a problem by its kind, without a cut. */
 conv_frame dn_conv_reach(const conv_problem *p);
 
-/* The number of windows of 2 n numbers that a row needs. Each gives 2 n - before - after numbers
-   of y, or a single window gives all if its ends are zero (6). 0: n is too short. */
+/* The number of windows of n points that a row needs. Each gives dn_conv_room() - before - after
+   numbers of y, or a single window gives all if its ends are zero (6). 0: n is too short. */
 int64_t dn_conv_windows(const conv_frame *f, int64_t n);
 
 /* The frame with this cut, whose n is not too short. */
@@ -82,8 +82,10 @@ static inline conv_piece dn_conv_piece(const conv_view *v, int64_t at, int64_t n
                          MIN(n, MIN(count, v->columns.to - q)) };
 }
 
-/* Filter number `filter`, over n 2^shift, as a window: 2 n numbers mod Z^2n + 1, taps at
-   their lag. */
+/* ---- filters as windows (taps.c) ---- */
+
+/* Filter number `filter`, over n 2^shift, as a window: 2 n numbers of `sums` mod Z^2n + 1, taps
+   at their lag. Z^n is i: imaginary parts of complex taps are at lag + n. */
 void dn_conv_lay_filter(
     const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
     int shift, void *window);
@@ -92,6 +94,8 @@ void dn_conv_lay_filter(
 void dn_conv_take_filter(
     const conv_frame *f, danaus_dtype sums, const void *window, int shift,
     int64_t filter, const conv_filter_sums *to);
+
+/* ---- sparse spectra ---- */
 
 /* The box of frequencies that a sparse problem keeps. */
 conv_box dn_conv_box(const conv_problem *p);

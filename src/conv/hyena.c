@@ -41,6 +41,8 @@ static danaus_status check_desc(const danaus_hyena_desc *d)
     if (d->channels > 0 && dn_mul_overflows(d->channels, 8192 * (d->order + 1), &rows))
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " channels have no size", d->channels);
+    if (dn_dtype(d->dtype) && dn_is_complex(d->dtype))
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "the Hyena operator takes real numbers");
     return dn_check_reserved(d->reserved, sizeof d->reserved);
 }
 
@@ -234,8 +236,8 @@ static conv_input input_of(const operation *a, int64_t which)
     const char *gate = group_of(a, a->z, order - 1 - which);
     const int both = CONV_GROUPED_DATA | CONV_GROUPED_FACTOR;
     if (which == 0)
-        return (conv_input){ group_of(a, a->z, order), gate, both };
-    return (conv_input){ a->w.v[which], gate, CONV_GROUPED_FACTOR };
+        return (conv_input){ group_of(a, a->z, order), gate, both, 0 };
+    return (conv_input){ a->w.v[which], gate, CONV_GROUPED_FACTOR, 0 };
 }
 
 static danaus_status make_z(const operation *a)
@@ -250,9 +252,9 @@ static danaus_status make_z(const operation *a)
 static danaus_status convolve(const operation *a, int64_t which, void *y)
 {
     int order = (int)a->plan->desc.order, is_last = which == order - 2;
-    conv_sink to = { a->w.v[which + 1], NULL, 0 };
+    conv_sink to = { a->w.v[which + 1], NULL, 0, 0 };
     if (is_last)
-        to = (conv_sink){ y, group_of(a, a->z, 0), CONV_GROUPED_FACTOR };
+        to = (conv_sink){ y, group_of(a, a->z, 0), CONV_GROUPED_FACTOR, 0 };
     const int gate = order - 1 - (int)which;
     const conv_short taps = { a->o->taps,
                               a->o->bias,
@@ -280,10 +282,9 @@ static danaus_status make_v(const operation *a)
    made. */
 static conv_sink gradient_of_v(const operation *a, int64_t which)
 {
-    if (which % 2 == 0)
-        return (conv_sink){ group_of(a, a->w.dz, a->plan->desc.order), NULL,
-                            CONV_GROUPED_DATA };
-    return (conv_sink){ a->w.dv, NULL, 0 };
+    void *dz = group_of(a, a->w.dz, a->plan->desc.order);
+    conv_sink in_dz = { dz, NULL, CONV_GROUPED_DATA, 0 };
+    return which % 2 ? (conv_sink){ a->w.dv, NULL, 0, 0 } : in_dz;
 }
 
 /* dc_o. */
@@ -291,8 +292,8 @@ static conv_input gradient_of_c(const operation *a, int64_t which, const void *d
 {
     conv_sink dv = gradient_of_v(a, which + 1);
     if (which == a->plan->desc.order - 2)
-        return (conv_input){ dy, group_of(a, a->z, 0), CONV_GROUPED_FACTOR };
-    return (conv_input){ dv.data, NULL, dv.grouped };
+        return (conv_input){ dy, group_of(a, a->z, 0), CONV_GROUPED_FACTOR, 0 };
+    return (conv_input){ dv.data, NULL, dv.grouped, 0 };
 }
 
 /* A sink times what a convolution was given. */
@@ -309,7 +310,8 @@ static void add_products(
 {
     int64_t order = a->plan->desc.order;
     conv_input p = input_of(a, which);
-    conv_sink dx = { group_of(a, a->w.dz, order - 1 - which), NULL, CONV_GROUPED_DATA };
+    conv_sink dx = { .data = group_of(a, a->w.dz, order - 1 - which),
+                     .grouped = CONV_GROUPED_DATA };
     if (which == order - 2)
         job->product[job->products++] = (conv_product){
             .x = p,

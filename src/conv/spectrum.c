@@ -137,8 +137,11 @@ danaus_status danaus_spectrum_update_from(
 {
     if (!spectrum)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a spectrum is needed");
-    if (!dn_dtype(dtype) || dn_is_complex(dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "filters are real numbers of a known type");
+    int is_complex = dn_is_complex(spectrum->plan->p.dtype);
+    if (!dn_dtype(dtype) || dn_is_complex(dtype) != is_complex)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "filters are %s numbers of a known type",
+            is_complex ? "complex" : "real");
     conv_filters filters = { k, k_reverse, skip, dtype, 1 };
     return update(spectrum, device, &filters);
 }

@@ -72,7 +72,7 @@ typedef struct conv_kernel {
     int fast;       /* products of 16 bits: for plans that take them */
 } conv_kernel;
 
-/* One way to cut rows: into windows of 2 n numbers, transformed by radices of at most
+/* One way to cut rows: into windows of n points, which are 2 n real numbers, transformed by radices of at most
    `radix`. */
 typedef struct conv_cut {
     const conv_kernel *kernel;
@@ -104,6 +104,7 @@ typedef struct conv_plane {
    a row is cut into (src/conv/frame.h). */
 typedef struct conv_frame {
     int64_t length, taps; /* of a row, flat if it is a plane; of a filter in memory */
+    int parts;            /* of a number: 2 if it is complex, else 1 */
     conv_plane plane;
     int64_t before, after;
     int periodic; /* rows repeat, and filters are folded to the length of a row */
@@ -118,6 +119,18 @@ typedef struct conv_frame {
     int64_t short_taps;    /* taps that products are to take (conv_short); 0: none */
     int packed;            /* rows are sequences, which begin at any column */
 } conv_frame;
+
+/* Numbers of a window of n points. */
+static inline int64_t dn_conv_room(const conv_frame *f, int64_t n)
+{
+    return f->parts == 2 ? n : 2 * n;
+}
+
+/* The type of the parts of points: that of sums or, of complex numbers, of the parts of these. */
+static inline danaus_dtype dn_conv_point_type(danaus_dtype dtype)
+{
+    return dn_part_type(dn_sum_type(dtype));
+}
 
 /* ---- the model of costs (docs/conv.md (8)) ---- */
 
@@ -150,7 +163,7 @@ typedef struct conv_work {
 
 /* ---- jobs ---- */
 
-/* k[filters][filter_length], of any real type. */
+/* k[filters][filter_length], of any real type, or of any complex one if rows are complex. */
 typedef struct conv_filters {
     const void *k, *k_reverse, *skip; /* k_reverse, skip: or NULL */
     danaus_dtype dtype;
@@ -161,17 +174,21 @@ typedef struct conv_filters {
    [batch][groups][channels][length] (conv_frame). These bits say which arrays are grouped: */
 enum { CONV_GROUPED_DATA = 1, CONV_GROUPED_FACTOR = 2 };
 
+/* Of complex numbers these bits say what is conjugated before it is multiplied: numbers that are
+   read or made, their factors. */
+enum { CONV_CONJUGATE_NUMBER = 1, CONV_CONJUGATE_FACTOR = 2 };
+
 /* Rows, times those of `factor` if that is not NULL. */
 typedef struct conv_input {
     const void *data, *factor;
-    int grouped;
+    int grouped, conjugate;
 } conv_input;
 
 /* Where results go, times those of `factor` if that is not NULL. */
 typedef struct conv_sink {
     void *data;
     const void *factor;
-    int grouped;
+    int grouped, conjugate;
 } conv_sink;
 
 #define CONV_MOST_SINKS 2

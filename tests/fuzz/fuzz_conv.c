@@ -46,7 +46,8 @@ static void *zeros(int64_t count, danaus_dtype dtype)
 
 static danaus_dtype sums_of(danaus_dtype dtype)
 {
-    return dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+    int is_complex = dtype == DANAUS_C64 || dtype == DANAUS_C128;
+    return is_complex || dtype == DANAUS_F64 ? dtype : DANAUS_F32;
 }
 
 /* What is convolved: one row of the length, or packed sequences, if offsets are right. */

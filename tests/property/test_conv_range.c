@@ -20,30 +20,40 @@ static void shift(array *a, int exponent)
     for (int64_t i = 0; a->data && i < a->count; i++) {
         value v = element_get(a->dtype, a->data, i);
         v.re = ldexp(v.re, exponent);
+        v.im = ldexp(v.im, exponent);
         element_put(a->dtype, a->data, i, v);
     }
+}
+
+static int is_wide(danaus_dtype dtype)
+{
+    return dtype == DANAUS_F64 || dtype == DANAUS_C128;
 }
 
 static void expect_shifted(
     const conv_case *c, const char *name, const array *base, const array *is, int by)
 {
-    double step = is->dtype == DANAUS_F64 ? 0x1p-1074 : 0x1p-149;
+    double step = is_wide(is->dtype) ? 0x1p-1074 : 0x1p-149;
     for (int64_t i = 0; is->data && i < is->count; i++) {
-        double should = ldexp(element_get(base->dtype, base->data, i).re, by);
-        double found = element_get(is->dtype, is->data, i).re;
-        if (!(fabs(found - should) <= step))
+        value should = element_get(base->dtype, base->data, i);
+        value found = element_get(is->dtype, is->data, i);
+        should = (value){ ldexp(should.re, by), ldexp(should.im, by) };
+        if (!(fabs(found.re - should.re) <= step && fabs(found.im - should.im) <= step))
             fail_msg(
-                "kind %d, %s, length %d, %d taps: %s[%d] is %.17g, not %.17g, of 2^%d",
-                c->desc.kind, danaus_dtype_name(c->desc.dtype), (int)c->desc.length,
-                (int)c->desc.filter_length, name, (int)i, found, should, by);
+                "kind %d, correlate %d, %s, length %d, %d taps: %s[%d] is %.17g %+.17g "
+                "i, "
+                "not %.17g %+.17g i, of 2^%d",
+                c->desc.kind, c->desc.correlate, danaus_dtype_name(c->desc.dtype),
+                (int)c->desc.length, (int)c->desc.filter_length, name, (int)i, found.re,
+                found.im, should.re, should.im, by);
     }
 }
 
 /* Operands lie in [-1, 1] but for their exponents, and a row has fewer than 2^room numbers. */
 static exponents draw(rng *r, danaus_dtype dtype, int extras)
 {
-    int most = dtype == DANAUS_F64 ? 1023 : 127, room = 12;
-    int least = -most + (dtype == DANAUS_F64 ? 60 : 30);
+    int most = is_wide(dtype) ? 1023 : 127, room = 12;
+    int least = -most + (is_wide(dtype) ? 60 : 30);
     exponents e = { 0, 0, 0, 0, 0 };
     for (;;) {
         e.u = (int)rng_int(r, least, most);
@@ -100,14 +110,16 @@ static void check(
 
 static void operands_of_any_size_keep_the_bits(void **state)
 {
-    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64 };
+    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_C64,
+                                          DANAUS_C128 };
     for (int round = 0; round < rounds_of(400); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = {
             .channels = rng_int(&r, 1, 3),
             .length = rng_int(&r, 1, 1500),
             .kind = (danaus_conv_kind)rng_int(&r, 0, 2),
-            .dtype = types[rng_int(&r, 0, 1)],
+            .dtype = types[rng_int(&r, 0, 3)],
+            .correlate = (int32_t)rng_int(&r, 0, 1),
         };
         desc.filters = rng_int(&r, 0, 1);
         desc.filter_length = rng_int(&r, 1, rng_int(&r, 0, 1) ? 1500 : 10);

@@ -67,7 +67,8 @@ static void descriptions_are_checked(void **state)
     d = good, d.filters = 3, refuse(device, d, DANAUS_ERR_SHAPE);
     d = good, d.channels = INT64_MAX, refuse(device, d, DANAUS_ERR_SHAPE);
     d = good, d.kind = (danaus_conv_kind)9, refuse(device, d, DANAUS_ERR_ARGUMENT);
-    d = good, d.dtype = DANAUS_C64, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.dtype = DANAUS_C64, d.keep[0] = 4;
+    refuse(device, d, DANAUS_ERR_UNSUPPORTED);
     d = good, d.dtype = (danaus_dtype)99, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.effort = (danaus_effort)9, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.effort = DANAUS_TABLE_ONLY, refuse(device, d, DANAUS_ERR_UNSUPPORTED);
@@ -82,7 +83,7 @@ static void descriptions_are_checked(void **state)
     d = good, d.keep[0] = 1, d.axes[0] = d.axes[3] = 1 << 30;
     refuse(device, d, DANAUS_ERR_SHAPE);
     d = good, d.batch = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
-    d = good, d.reserved[3] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.reserved[2] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     danaus_conv_plan *plan = NULL;
     assert_status(danaus_conv_plan_create(NULL, &good, &plan), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_conv_plan_create(device, NULL, &plan), DANAUS_ERR_ARGUMENT);

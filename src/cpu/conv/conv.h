@@ -3,7 +3,8 @@
 
    A row is cut into windows of 2 n real numbers x. A window is the polynomial
    z = sum of (x[j] + i x[n + j]) Z^j, j < n, in which a product of windows mod Z^2n + 1
-   is a product mod Z^n - i (docs/conv.md (2)). Passes of radix R evaluate z: one splits
+   is a product mod Z^n - i (docs/conv.md (2)). Of complex numbers a window has n, and is
+   z = sum of x[j] Z^j. Passes of radix R evaluate z: one splits
    every block mod Z^(R m) - c^R into R blocks mod Z^m - c w^p, w = e^(2 pi i / R), p < R,
    and the digits of block b of a pass are the p of the passes before it, the first one
    slowest. The first `outer` passes run in strips of columns through a buffer, so that memory
@@ -51,6 +52,7 @@ typedef struct conv_tables {
    NULL. Outside of [from, to) they count as zero. */
 typedef struct conv_source {
     const void *data, *factor;
+    int conjugate; /* CONV_CONJUGATE_... */
     int64_t length, from, to;
     int periodic; /* before 0 and from `length` on they repeat */
     conv_view view;
@@ -105,16 +107,19 @@ struct conv_code {
     conv_kernel kernel;
     int vector;  /* lanes */
     int inner;   /* lanes of a chunk (vec_scalar.h) */
+    int parts;   /* of a number: 2 if it is complex, else 1 */
     int direct;  /* the storage type is that of sums */
-    size_t size; /* of an element of sums */
+    size_t size; /* of an element of sums, or of its parts */
     void (*load)(const conv_window *w, range strips, void *buffer);
     void (*blocks)(const conv_window *w, range blocks);
     void (*store)(const conv_window *w, range strips, void *buffer);
-    /* to[i] = data[at + i] factor[at + i], and back. */
+    /* to[i] = data[at + i] factor[at + i], and back; conjugate: CONV_CONJUGATE_... */
     void (*fetch)(
-        const void *data, const void *factor, int64_t at, int64_t n, void *to);
+        const void *data, const void *factor, int conjugate, int64_t at, int64_t n,
+        void *to);
     void (*put)(
-        const void *from, const void *factor, int64_t at, int64_t n, void *data);
+        const void *from, const void *factor, int conjugate, int64_t at, int64_t n,
+        void *data);
     /* sum[i] += a[i] b[i], or a[i] conj(b[i]), for n complex numbers. */
     void (*accumulate)(
         int conjugate, int64_t n, const void *a, const void *b, void *sum);
@@ -148,10 +153,11 @@ static inline int64_t dn_conv_strips(const conv_tables *t)
 }
 
 /* Scratch of one thread that loads or stores strips: complex numbers of all rows of a
-   strip, and real and imaginary parts of the segments of one butterfly. */
+   strip, real and imaginary parts of the segments of one butterfly, and one segment of complex
+   numbers as they lie in memory. */
 static inline size_t dn_conv_buffer(const conv_tables *t, const conv_code *code)
 {
-    int64_t vectors = t->strip * (2 * t->inner_blocks + 2 * CONV_MOST_RADIX);
+    int64_t vectors = t->strip * (2 * t->inner_blocks + 2 * CONV_MOST_RADIX + 2);
     return (size_t)(vectors * code->vector) * code->size;
 }
 

@@ -55,7 +55,7 @@ static danaus_status create(
     e->p = *p;
     e->frame = *f;
     e->code = dn_conv_code(d, p->dtype);
-    e->sums = dn_conv_code(d, dn_sum_type(p->dtype));
+    e->sums = dn_conv_code(d, dn_conv_point_type(p->dtype));
     e->tables = dn_conv_tables_create(f->cut, e->sums, d->l2, f->sparse ? p : NULL);
     if (!e->tables) {
         size_t bytes = (size_t)f->cut.n * e->sums->size;
@@ -343,6 +343,7 @@ conv_source dn_conv_source(
     return (conv_source){
         .data = row_of(e, from.data, at, from.grouped & CONV_GROUPED_DATA),
         .factor = row_of(e, from.factor, at, from.grouped & CONV_GROUPED_FACTOR),
+        .conjugate = from.conjugate,
         .length = at->length,
         .from = used.from,
         .to = used.to,
@@ -383,6 +384,7 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
             (char *)to->data + row_offset(e, &at, to->grouped & CONV_GROUPED_DATA);
         w->sink[i].factor =
             row_of(e, to->factor, &at, to->grouped & CONV_GROUPED_FACTOR);
+        w->sink[i].conjugate = to->conjugate;
     }
     w->start = s.start;
     w->out = (range){ s.y.from - s.start, s.y.to - s.start };

@@ -21,7 +21,7 @@
 
 static danaus_dtype sums_of(const conv_code *code)
 {
-    return dn_sum_type(code->kernel.dtype);
+    return dn_conv_point_type(code->kernel.dtype);
 }
 
 static double number(danaus_dtype sums, const void *x, int64_t i)
@@ -60,34 +60,71 @@ void dn_conv_multiply(danaus_dtype sums, int power, int64_t n, void *x)
     multiply(sums, power, n, x, NULL, x);
 }
 
+/* Brings the larger part of each complex number to 1/2 to 1, and adds its exponent to by[i]. */
+static void normalise(danaus_dtype sums, int64_t n, void *x, int *by)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double re = number(sums, x, 2 * i), im = number(sums, x, 2 * i + 1);
+        double most = fmax(fabs(re), fabs(im));
+        int exponent = most > 0 && isfinite(most) ? ilogb(most) + 1 : 0;
+        set_number(sums, x, 2 * i, ldexp(re, -exponent));
+        set_number(sums, x, 2 * i + 1, ldexp(im, -exponent));
+        by[i] += exponent;
+    }
+}
+
+/* x[i] = x[i] f[i] 2^power of complex numbers, with the bits of code->fetch() but for exponents; f
+   may be NULL, and is changed. */
+static void multiply_complex(
+    const conv_code *code, int power, int64_t n, void *x, void *f, int conjugate)
+{
+    danaus_dtype sums = sums_of(code);
+    int by[CHUNK] = { 0 };
+    normalise(sums, n, x, by);
+    if (f)
+        normalise(sums, n, f, by);
+    code->fetch(x, f, conjugate, 0, n, x);
+    for (int64_t i = 0; i < 2 * n; i++)
+        set_number(sums, x, i, ldexp(number(sums, x, i), power + by[i / 2]));
+}
+
+/* The next numbers of a storage type, in the type of sums, likewise; at: those of the factor. */
+static void multiply_next(
+    const conv_code *code, int power, const void *factor, int conjugate, int64_t at,
+    int64_t n, void *x)
+{
+    double by[2 * CHUNK], *f = factor ? by : NULL;
+    if (f)
+        code->fetch(factor, NULL, 0, at, n, f);
+    if (code->parts == 2)
+        multiply_complex(code, power, n, x, f, conjugate);
+    else
+        multiply(sums_of(code), power, n, x, f, x);
+}
+
 void dn_conv_fetch_scaled(const conv_window *w, int64_t at, int64_t n, void *to)
 {
     const conv_source *s = &w->source;
-    danaus_dtype sums = sums_of(w->code);
-    double factor[CHUNK];
-    w->code->fetch(s->data, NULL, at, n, to);
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t count = MIN(CHUNK, n - i);
-        char *x = (char *)to + (size_t)i * danaus_dtype_size(sums);
-        if (s->factor)
-            w->code->fetch(s->factor, NULL, at + i, count, factor);
-        multiply(sums, -w->scaling.down, count, x, s->factor ? factor : NULL, x);
-    }
+    size_t size = (size_t)w->code->parts * w->code->size;
+    w->code->fetch(s->data, NULL, 0, at, n, to);
+    for (int64_t i = 0; i < n; i += CHUNK)
+        multiply_next(
+            w->code, -w->scaling.down, s->factor, s->conjugate, at + i,
+            MIN(CHUNK, n - i), (char *)to + (size_t)i * size);
 }
 
 void dn_conv_put_scaled(
     const conv_window *w, const conv_sink *sink, const void *from, int64_t at,
     int64_t n)
 {
-    danaus_dtype sums = sums_of(w->code);
-    double factor[CHUNK], y[CHUNK];
+    size_t size = (size_t)w->code->parts * w->code->size;
+    double y[2 * CHUNK];
     for (int64_t i = 0; i < n; i += CHUNK) {
         int64_t count = MIN(CHUNK, n - i);
-        const char *x = (const char *)from + (size_t)i * danaus_dtype_size(sums);
-        if (sink->factor)
-            w->code->fetch(sink->factor, NULL, at + i, count, factor);
-        multiply(sums, w->scaling.up, count, x, sink->factor ? factor : NULL, y);
-        w->code->put(y, NULL, at + i, count, sink->data);
+        memcpy(y, (const char *)from + (size_t)i * size, (size_t)count * size);
+        multiply_next(
+            w->code, w->scaling.up, sink->factor, sink->conjugate, at + i, count, y);
+        w->code->put(y, NULL, 0, at + i, count, sink->data);
     }
 }
 
@@ -112,17 +149,26 @@ static double largest(danaus_dtype sums, const void *x, int64_t n)
     return narrow;
 }
 
-/* Makes *size that of more numbers, times factors or NULL; returns 0 at one that is not
-   finite. *size is INT_MIN before any that is not zero. */
-static int grow(danaus_dtype sums, const void *x, const void *f, int64_t n, int *size)
+/* The larger magnitude of the parts of number i. */
+static double part_of(danaus_dtype sums, const void *x, int64_t i, int parts)
 {
-    double most = largest(sums, x, n), most_f = f ? largest(sums, f, n) : 1;
+    double most = fabs(number(sums, x, parts * i));
+    return parts == 2 ? fmax(most, fabs(number(sums, x, 2 * i + 1))) : most;
+}
+
+/* Makes *size that of more numbers of so many parts, times factors or NULL; returns 0 at one that
+   is not finite. *size is INT_MIN before any that is not zero. */
+static int grow(
+    danaus_dtype sums, int parts, const void *x, const void *f, int64_t n, int *size)
+{
+    double most = largest(sums, x, parts * n);
+    double most_f = f ? largest(sums, f, parts * n) : 1;
     if (!isfinite(most) || !isfinite(most_f))
         return 0;
     for (int64_t i = 0; f && i < n; i++) {
-        double v = number(sums, x, i), u = number(sums, f, i);
+        double v = part_of(sums, x, i, parts), u = part_of(sums, f, i, parts);
         if (v != 0 && u != 0)
-            *size = MAX(*size, ilogb(v) + ilogb(u) + 2);
+            *size = MAX(*size, ilogb(v) + ilogb(u) + 1 + parts);
     }
     if (!f && most > 0)
         *size = MAX(*size, ilogb(most) + 1);
@@ -132,24 +178,25 @@ static int grow(danaus_dtype sums, const void *x, const void *f, int64_t n, int 
 int dn_conv_size(danaus_dtype sums, const void *x, int64_t n, int *size)
 {
     *size = INT_MIN;
-    return grow(sums, x, NULL, n, size) && *size > INT_MIN;
+    return grow(sums, 1, x, NULL, n, size) && *size > INT_MIN;
 }
 
 int dn_conv_source_size(const conv_code *code, const conv_source *s, int *size)
 {
     int64_t from = s->periodic ? 0 : MAX(s->from, 0);
     int64_t to = s->periodic ? s->length : MIN(s->to, s->length);
-    double x[CHUNK], factor[CHUNK];
+    double x[2 * CHUNK], factor[2 * CHUNK];
     *size = INT_MIN;
     conv_piece p;
     for (int64_t at = from; at < to; at += p.count) {
         p = dn_conv_piece(&s->view, at, MIN(CHUNK, to - at));
         if (p.place < 0)
             continue;
-        code->fetch(s->data, NULL, p.place, p.count, x);
+        code->fetch(s->data, NULL, 0, p.place, p.count, x);
         if (s->factor)
-            code->fetch(s->factor, NULL, p.place, p.count, factor);
-        if (!grow(sums_of(code), x, s->factor ? factor : NULL, p.count, size))
+            code->fetch(s->factor, NULL, 0, p.place, p.count, factor);
+        const double *f = s->factor ? factor : NULL;
+        if (!grow(sums_of(code), code->parts, x, f, p.count, size))
             return 0;
     }
     return *size > INT_MIN;
@@ -159,13 +206,14 @@ int dn_conv_source_size(const conv_code *code, const conv_source *s, int *size)
 static int grow_taps(
     const conv_filters *filters, const void *k, int64_t first, int64_t taps, int *size)
 {
-    double some[CHUNK];
+    double some[2 * CHUNK];
     size_t own = danaus_dtype_size(filters->dtype);
+    int parts = dn_is_complex(filters->dtype) ? 2 : 1;
     for (int64_t i = 0; k && i < taps; i += CHUNK) {
         int64_t n = MIN(CHUNK, taps - i);
         const char *at = (const char *)k + (size_t)(first + i) * own;
-        dn_convert(filters->dtype, at, DANAUS_F64, some, n);
-        if (!grow(DANAUS_F64, some, NULL, n, size))
+        dn_convert(filters->dtype, at, parts == 2 ? DANAUS_C128 : DANAUS_F64, some, n);
+        if (!grow(DANAUS_F64, parts, some, NULL, n, size))
             return 0;
     }
     return 1;

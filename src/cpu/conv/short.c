@@ -92,7 +92,7 @@ static const char *row_window(
     memset(scratch, 0, (size_t)(first - from) * size);
     if (end > first)
         j->code->fetch(
-            row, NULL, first, end - first, numbers(j, scratch, first - from));
+            row, NULL, 0, first, end - first, numbers(j, scratch, first - from));
     memset(numbers(j, scratch, end - from), 0, (size_t)(from + n - end) * size);
     return scratch;
 }
@@ -123,7 +123,7 @@ static void sequence_segment(
         n, taps, numbers(j, j->taps, k->group * taps), x,
         j->start ? numbers(j, j->start, k->group) : j->zero, 0, j->past, to);
     if (!j->code->direct)
-        j->code->put(to, NULL, from, n, y);
+        j->code->put(to, NULL, 0, from, n, y);
 }
 
 /* The sequence with a column. */
@@ -180,7 +180,7 @@ static conv_rows rows_of(
         int64_t t = from + i;
         char *to = numbers(j, scratch, i * j->stride);
         if (t >= 0 && t < d->length)
-            j->code->fetch(data, NULL, t * d->channels + h, n, to);
+            j->code->fetch(data, NULL, 0, t * d->channels + h, n, to);
         else
             memset(to, 0, (size_t)n * j->code->size);
     }
@@ -230,7 +230,8 @@ static void last_segment(const short_job *j, const task *k, int64_t row, int64_t
         n, count, d->taps, taps, x, j->start ? numbers(j, j->start, h) : NULL, j->past,
         to, code->direct ? d->channels : j->stride);
     for (int64_t t = 0; t < count && !code->direct; t++)
-        code->put(numbers(j, to, t * j->stride), NULL, place + t * d->channels, n, y);
+        code->put(
+            numbers(j, to, t * j->stride), NULL, 0, place + t * d->channels, n, y);
 }
 
 /* ---- jobs ---- */

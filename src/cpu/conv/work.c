@@ -35,7 +35,7 @@ int dn_cpu_conv_terms(
     const danaus_device *dev, const conv_kernel *k, conv_term to[CONV_MOST_TERMS])
 {
     const cpu_device *d = (const cpu_device *)dev;
-    const double *nanoseconds = dn_cpu_conv_times(d->isa, dn_sum_type(k->dtype));
+    const double *nanoseconds = dn_cpu_conv_times(d->isa, dn_conv_point_type(k->dtype));
     int lanes = dn_conv_code(d, k->dtype)->vector;
     for (int i = 0; i < CPU_CONV_TERMS; i++) {
         to[i] = terms[i];
@@ -63,7 +63,8 @@ static int term_of(int radix)
 /* The share of a window that the first pass reads and the last one writes. */
 static double filled(const conv_frame *f)
 {
-    int zeros = f->windows == 1 && !f->periodic && f->length <= f->cut.n;
+    int zeros =
+        f->parts == 1 && f->windows == 1 && !f->periodic && f->length <= f->cut.n;
     return zeros || f->fold ? 0.5 : 1;
 }
 
@@ -147,7 +148,7 @@ int dn_cpu_conv_work(
     const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work)
 {
     const cpu_device *d = (const cpu_device *)dev;
-    const conv_code *code = dn_conv_code(d, dn_sum_type(f->cut.kernel->dtype));
+    const conv_code *code = dn_conv_code(d, dn_conv_point_type(f->cut.kernel->dtype));
     conv_tables t;
     if (!dn_conv_shape(&t, f->cut, code, d->l2, f->sparse))
         return 0;

@@ -27,10 +27,11 @@ typedef struct gpu_conv_level {
 /* A window of n points: one level, or the columns of a matrix and then its rows. */
 typedef struct gpu_conv_shape {
     danaus_dtype sums;
-    int circle; /* points are those mod Z^n - 1, else Z^n - i */
-    int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
-    int scaled; /* brought to the same size (texts/conv_scales.cuh) */
-    int groups; /* of arrays that are grouped */
+    int circle;  /* points are those mod Z^n - 1, else Z^n - i */
+    int complex; /* numbers are, so a window has n of them */
+    int pair;    /* a window has two rows of the batch (texts/conv_window.cuh) */
+    int scaled;  /* brought to the same size (texts/conv_scales.cuh) */
+    int groups;  /* of arrays that are grouped */
     conv_plane plane;
     int sparse; /* of a spectrum, whose box is: */
     conv_box box;
@@ -105,7 +106,8 @@ gpu_launch dn_gpu_conv_norms_launch(const gpu_conv_shape *shape, int64_t windows
 /* True if the second halves of windows are zeros that are not stored, or are folded. */
 static inline int dn_gpu_conv_half(const conv_frame *f)
 {
-    return f->fold || (f->windows == 1 && !f->periodic && f->length <= f->cut.n);
+    int is_one = f->windows == 1 && !f->periodic;
+    return f->fold || (f->parts == 1 && is_one && f->length <= f->cut.n);
 }
 
 /* Members of a conv_backend (device/conv.h). */

@@ -19,7 +19,7 @@ int dn_gpu_conv_terms(
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     double units = f->units * f->clock * REACHED;
-    int wide = dn_sum_type(k->dtype) == DANAUS_F64;
+    int wide = dn_conv_point_type(k->dtype) == DANAUS_F64;
     to[OPERATIONS] = (conv_term){ "operations", TUNING_GAMMA, 2,
                                   (wide ? 2 : 1) / (f->cores * units) };
     to[SHARED] = (conv_term){ "shared memory", TUNING_OMEGA, 2, 1 / (128 * units) };
@@ -44,7 +44,7 @@ static double operations_of(int radix)
 /* Bytes of a row that pass through memory: u, whose windows overlap, and y. */
 static double row_bytes(const conv_frame *f)
 {
-    int64_t read = f->windows > 1 ? 2 * f->cut.n * f->windows : f->length;
+    int64_t read = f->windows > 1 ? dn_conv_room(f, f->cut.n) * f->windows : f->length;
     return (double)(read + f->length) * (double)dn_size_of(f->cut.kernel->dtype);
 }
 

@@ -180,7 +180,7 @@ int dn_gpu_conv_shape(
 int dn_gpu_conv_shape_of(
     const gpu_facts *f, const conv_frame *frame, gpu_conv_shape *shape)
 {
-    danaus_dtype sums = dn_sum_type(frame->cut.kernel->dtype);
+    danaus_dtype sums = dn_conv_point_type(frame->cut.kernel->dtype);
     gpu_conv_mma m[GPU_CONV_MMA_PARTS] = { { 0 } };
     if (frame->cut.kernel->fast)
         dn_gpu_conv_mma_of(f, frame, m);
@@ -191,6 +191,7 @@ int dn_gpu_conv_shape_of(
     int scaled = sums == DANAUS_F32 && shape->passes > 1 && !frame->cut.kernel->fast;
     shape->scaled = shape->circle && scaled;
     shape->pair = shape->scaled || (shape->circle && frame->cut.kernel->fast);
+    shape->complex = frame->parts == 2;
     shape->groups = (int)frame->groups;
     shape->plane = frame->plane;
     return made;
@@ -354,7 +355,10 @@ void dn_gpu_conv_use(
     use->entry = "conv";
     use->defines[0] = '\0';
     dn_text(
-        &to, "#define TYPE_%s 1\n", danaus_dtype_name(c->is_signal ? dtype : s->sums));
+        &to, "#define TYPE_%s 1\n",
+        danaus_dtype_name(c->is_signal ? dn_part_type(dtype) : s->sums));
+    if (s->complex)
+        dn_text(&to, "#define IS_COMPLEX 1\n");
     if (c->is_signal && s->groups > 1)
         dn_text(&to, "#define GROUPS %d\n", s->groups);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

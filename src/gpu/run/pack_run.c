@@ -67,14 +67,6 @@ static danaus_status find(
     return DANAUS_OK;
 }
 
-/* The type of a number, or of its parts, as texts know it. */
-static int part_type(danaus_dtype type)
-{
-    return (int)(type == DANAUS_C64    ? DANAUS_F32
-                 : type == DANAUS_C128 ? DANAUS_F64
-                                       : type);
-}
-
 /* The table of ks_pack.cu. */
 #define MOST_JOBS 23
 
@@ -107,12 +99,12 @@ static void add_job(pack_table *t, danaus_dtype type, const pack_job *j, int fir
     t->of.job[n].to = j->to;
     t->of.job[n].count = j->map ? f->count : j->count;
     t->of.job[n].weights = j->map ? f->weights[0] : j->count;
-    if (part_type(type) == DANAUS_F64)
+    if ((int)dn_part_type(type) == DANAUS_F64)
         t->of.job[n].scale.f64 = j->scale;
     else
         t->of.job[n].scale.f32 = (float)j->scale;
     t->of.job[n].first = first;
-    t->of.job[n].type = part_type(j->from_type);
+    t->of.job[n].type = (int)dn_part_type(j->from_type);
     t->of.job[n].group_log2 = f->group_log2;
     t->of.job[n].step = (int)f->step;
     t->of.job[n].dropped = f->dropped;
@@ -165,7 +157,8 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
 {
     const void *w_left = m->w_left, *w_right = m->w_right;
     danaus_pattern p = m->left, q = m->right, t = m->product;
-    int left = part_type(m->left_type), right = part_type(m->right_type);
+    int left = (int)dn_part_type(m->left_type),
+        right = (int)dn_part_type(m->right_type);
     void *to = m->to;
     danaus_dtype wide = wide_type(dev, m->left_type);
     const gpu_argument arguments[] = { ARG(w_left), ARG(left), ARG(p.a),     ARG(p.b),

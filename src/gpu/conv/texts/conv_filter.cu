@@ -98,6 +98,7 @@ KERNEL conv(
     t.length = length;
     t.positive = positive;
     t.negative = negative;
+    t.part = 0;
     k.t = &t;
     k.points = points + filter * POINTS;
     k.constants = constants;

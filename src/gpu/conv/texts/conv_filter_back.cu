@@ -35,9 +35,10 @@ KERNEL conv(
     work k;
     taps t;
     int64 filter = place_member(&k, all, filters);
-    t.dk = dk ? dk + filter * count : 0;
-    t.dk_reverse = dk_reverse ? dk_reverse + filter * count : 0;
-    t.dskip = dskip ? dskip + filter : 0;
+    int64 at = (1 + IS_COMPLEX) * filter;
+    t.dk = dk ? dk + at * count : 0;
+    t.dk_reverse = dk_reverse ? dk_reverse + at * count : 0;
+    t.dskip = dskip ? dskip + at : 0;
     t.is_periodic = is_periodic;
     t.is_folded = is_folded;
     t.is_more = is_more;
@@ -45,6 +46,7 @@ KERNEL conv(
     t.length = length;
     t.positive = positive;
     t.negative = negative;
+    t.part = 0;
     k.t = &t;
     k.points = points + filter * POINTS;
     k.constants = constants;

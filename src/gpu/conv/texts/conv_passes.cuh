@@ -185,7 +185,8 @@ FN void give(work *k, const column *c, int radix, int is_last, C *v)
         UNROLL for (int s = 0; s < 2; s++)
         {
             if (k->y[s])
-                put_points(k->r, &k->w, v, at, STEP(c), radix, k->y[s], k->y_factor[s]);
+                put_points(
+                    k->r, &k->w, v, at, STEP(c), radix, s, k->y[s], k->y_factor[s]);
         }
     }
     if (is_last && STORE == 3)

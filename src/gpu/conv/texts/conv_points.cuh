@@ -16,6 +16,14 @@ typedef struct ALIGNED(2 * sizeof(S)) {
     S re, im;
 } C;
 
+/* Numbers of rows and taps of filters are complex; texts then are of the type of their parts. */
+#ifndef IS_COMPLEX
+#    define IS_COMPLEX 0
+#endif
+#if IS_COMPLEX
+#    define X C
+#endif
+
 #define MOST_RADIX 16
 /* The number of stored constants of a block, which is even. */
 #define CONSTANTS(radix) ((radix) % 2 ? (radix)-1 : (radix) > 4 ? 4 : 2)

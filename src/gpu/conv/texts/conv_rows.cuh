@@ -1,5 +1,5 @@
-/* Windows of rows (conv_window.cuh) as polynomials, z[j] = x[j] + i x[POINTS + j]: where
-   transforms begin and end. */
+/* Windows of rows (conv_window.cuh) as polynomials, z[j] = x[j] + i x[POINTS + j] or, of complex
+   numbers, x[j]: where transforms begin and end. */
 // SPDX-License-Identifier: Apache-2.0
 
 #include "conv_window.cuh"
@@ -10,6 +10,27 @@ FN int are_inside(const rows *r, range in, int j, int step, int count)
     int wraps = PLANE_PITCH || (!HALF && !PAIR && r->flags & PERIODIC);
     return !wraps && is_in(in, j) && is_in(in, j + (count - 1) * step);
 }
+
+/* A number as the transform has it, S or C. */
+#if IS_COMPLEX
+typedef C number;
+FN number zero_number(void) { return point(0, 0); }
+FN number loaded(X x) { return x; }
+FN X stored(number a) { return a; }
+/* a f, either of them conjugated. */
+FN number by_factor(number a, number f, int conjugate_a, int conjugate_f)
+{
+    a.im = conjugate_a ? -a.im : a.im;
+    f.im = conjugate_f ? -f.im : f.im;
+    return times(a, f);
+}
+#else
+typedef S number;
+FN X zero_number(void) { return 0; }
+FN number loaded(X x) { return load(x); }
+FN X stored(number a) { return store(a); }
+FN number by_factor(number a, number f, int conjugate_a, int conjugate_f) { return a * f; }
+#endif
 
 /* Reads numbers j + q step, q < count, of a window, without branches between the loads. Numbers
    outside of the range `in` are zero; their loads read the place of the first number inside. */
@@ -37,15 +58,15 @@ FN void read_numbers(
             is_there = at >= 0;
             at = is_there ? at : 0;
         }
-        X value = in.count ? row[at] : 0;
-        to[q] = is_there ? value : 0;
+        X value = in.count ? row[at] : zero_number();
+        to[q] = is_there ? value : zero_number();
     }
 }
 
 /* Times those of `factor` if that is not NULL. */
 FN void fetch_numbers(
     const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *factor, int j,
-    int step, int count, S *to)
+    int step, int count, number *to)
 {
     X raw[MOST_RADIX], by[MOST_RADIX];
     read_numbers(r, w, w->there, x, j, step, count, raw);
@@ -54,15 +75,18 @@ FN void fetch_numbers(
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q < count)
-            to[q] = factor ? load(raw[q]) * load(by[q]) : load(raw[q]);
+            to[q] = factor ? by_factor(
+                                 loaded(raw[q]), loaded(by[q]), 0, r->flags & CONJUGATE_X)
+                           : loaded(raw[q]);
     }
 }
 
 /* Numbers of a thread that others, read together, meet before they are stored. */
-#define AT_ONCE (32 / (int)sizeof(S))
+#define AT_ONCE (32 / (int)sizeof(number))
 
+/* Numbers, times those of `factor` if that is not NULL, to result number s. */
 FN void put_numbers(
-    const rows *r, const window *w, const S *from, int j, int step, int count,
+    const rows *r, const window *w, const number *from, int j, int step, int count, int s,
     GLOBAL X *y, const GLOBAL X *factor)
 {
     GLOBAL X *to = y + w->base + (PLANE_PITCH ? 0 : j);
@@ -80,11 +104,30 @@ FN void put_numbers(
                 continue;
             int place = PLANE_PITCH ? place_in_memory(r, w, w->made, j + at * step) : at * step;
             if (place >= 0)
-                to[place] = store(factor ? from[at] * load(by[q]) : from[at]);
+                to[place] = stored(
+                    factor ? by_factor(
+                                 from[at], loaded(by[q]), r->flags & CONJUGATE_Y(s),
+                                 r->flags & CONJUGATE_Y_FACTOR(s))
+                           : from[at]);
         }
     }
 }
 
+#if IS_COMPLEX
+FN void fetch_points(
+    const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *factor, int j,
+    int step, int count, C *v)
+{
+    fetch_numbers(r, w, x, factor, j, step, count, v);
+}
+
+FN void put_points(
+    const rows *r, const window *w, const C *v, int j, int step, int count, int s,
+    GLOBAL X *y, const GLOBAL X *factor)
+{
+    put_numbers(r, w, v, j, step, count, s, y, factor);
+}
+#else
 /* Points j + q step. Where a pair has one row, it is read twice. */
 FN void fetch_points(
     const rows *r, const window *w, const GLOBAL X *x, const GLOBAL X *factor, int j,
@@ -105,7 +148,7 @@ FN void fetch_points(
 }
 
 FN void put_points(
-    const rows *r, const window *w, const C *v, int j, int step, int count,
+    const rows *r, const window *w, const C *v, int j, int step, int count, int s,
     GLOBAL X *y, const GLOBAL X *factor)
 {
     S re[MOST_RADIX], im[MOST_RADIX];
@@ -118,10 +161,11 @@ FN void put_points(
             im[q] = v[q].im;
         }
     }
-    put_numbers(r, w, re, j, step, count, y, factor);
+    put_numbers(r, w, re, j, step, count, s, y, factor);
     if (PAIR && w->other)
         put_numbers(
-            r, w, im, j, step, count, y + w->other, factor ? factor + w->other : 0);
+            r, w, im, j, step, count, s, y + w->other, factor ? factor + w->other : 0);
     if (!HALF && !PAIR)
-        put_numbers(r, w, im, POINTS + j, step, count, y, factor);
+        put_numbers(r, w, im, POINTS + j, step, count, s, y, factor);
 }
+#endif

@@ -112,7 +112,7 @@ KERNEL conv(
             k.x_factor = GATED ? x_factor + beside(&r, &k.w, GROUPED_X_FACTOR) : 0;
             k.points = points + place;
             k.exponent[0] = k.exponent[1] = 0;
-            r.flags &= ~LOWER;
+            r.flags = flags & ~LOWER;
             add_window(&k, kept + BLOCK * N, sums + group * POINTS, 0, 0, flag);
             k.w.there = k.w.made;
             k.x = dy + beside(&r, &k.w, GROUPED_Y(0));
@@ -120,7 +120,8 @@ KERNEL conv(
                 GATED ? dy_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0)) : 0;
             k.points = dy_points + place;
             k.squares = 0;
-            r.flags |= LOWER;
+            r.flags = (flags & ~CONJUGATE_X) | LOWER;
+            r.flags |= flags & CONJUGATE_Y_FACTOR(0) ? CONJUGATE_X : 0;
             add_window(
                 &k, kept + BLOCK * N, sums + group * POINTS, 1, i == begin && !from,
                 flag);

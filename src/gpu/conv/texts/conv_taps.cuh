@@ -1,6 +1,7 @@
 /* Taps of filters as windows of 2 POINTS numbers mod Z^(2 POINTS) + 1, each tap at its lag, and
    the way back for gradients: as dn_conv_lay_filter() and dn_conv_take_filter() do it
-   (conv/frame.c). Numbers of windows are the taps divided by POINTS. */
+   (conv/taps.c). Numbers of windows are the taps divided by POINTS. Complex taps are two windows,
+   of their real parts and, times i, of their imaginary ones. */
 // SPDX-License-Identifier: Apache-2.0
 
 /* A filter and a reverse filter of `taps` taps each, of which the window has `positive` and
@@ -12,7 +13,11 @@ typedef struct taps {
     int is_folded;                           /* lags beyond POINTS change the sign */
     int is_more;                             /* gradients are added */
     int64 filter, taps, length, positive, negative;
+    int part; /* 1: imaginary */
 } taps;
+
+/* Where tap s, or its part, is among numbers of S. */
+FN int64 place_of_tap(const taps *t, int64 s) { return IS_COMPLEX ? 2 * s + t->part : s; }
 
 FN int is_tap(int s, int there) { return (unsigned)s < (unsigned)there; }
 
@@ -40,6 +45,11 @@ FN int first_tap(const taps *t, int j)
 #        define OWN_TYPE F32
 #    endif
 
+FN S tap_at(const taps *t, const GLOBAL void *k, int64 s)
+{
+    return number_at(k, t->type, place_of_tap(t, s), 0);
+}
+
 /* Adds `sign` times taps j + q step, q < count, of those from `first` on, to numbers, where they
    are among the next `there`: without branches between the loads. */
 FN void add_taps(
@@ -47,18 +57,18 @@ FN void add_taps(
     S sign, S *to)
 {
     int64 from = t->filter * t->taps + first;
-    const GLOBAL S *own = (const GLOBAL S *)k + from;
+    const GLOBAL S *own = (const GLOBAL S *)k;
     S found[MOST_RADIX];
     UNROLL for (int q = 0; q < MOST_RADIX && t->type == OWN_TYPE; q++)
     {
         if (q < count)
-            found[q] = own[is_tap(j + q * step, there) ? j + q * step : 0];
+            found[q] = own[place_of_tap(t, from + (is_tap(j + q * step, there) ? j + q * step : 0))];
     }
     UNROLL for (int q = 0; q < MOST_RADIX && t->type != OWN_TYPE; q++)
     {
         if (q < count)
-            found[q] = number_at(
-                k, t->type, from + (is_tap(j + q * step, there) ? j + q * step : 0), 0);
+            found[q] = tap_at(
+                t, k, from + (is_tap(j + q * step, there) ? j + q * step : 0));
     }
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
@@ -77,10 +87,10 @@ FN S taps_at(const taps *t, int j, int first)
     {
         int last = t->is_periodic ? row - row % TAPS_WIDTH + TAPS_WIDTH : row + 1;
         for (int s = row; s < last; s += WIDTH)
-            all += number_at(t->k, t->type, t->filter * t->taps + s, 0);
+            all += tap_at(t, t->k, t->filter * t->taps + s);
     }
     if (t->skip && j == HERE)
-        all += number_at(t->skip, t->type, t->filter, 0);
+        all += tap_at(t, t->skip, t->filter);
     return j >= t->positive ? -all : all;
 }
 
@@ -111,15 +121,15 @@ FN void lay_numbers(const taps *t, int j, int step, int count, S *to)
 }
 #    endif
 
-/* Points j + q step, q < count. */
-FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
+/* Points j + q step, q < count, of the window of a part. */
+FN void fetch_part(const taps *t, int j, int step, int count, C *v)
 {
     S re[MOST_RADIX], im[MOST_RADIX], scale = (S)1 / (S)POINTS;
     lay_numbers(t, j, step, count, re);
     if (!is_half(t))
         lay_numbers(t, POINTS + j, step, count, im);
     if (j == 0 && t->skip && !PLANE_PITCH)
-        re[0] += number_at(t->skip, t->type, t->filter, 0);
+        re[0] += tap_at(t, t->skip, t->filter);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q < count)
@@ -127,12 +137,30 @@ FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
     }
 }
 
+FN void fetch_taps(const taps *t, int j, int step, int count, C *v)
+{
+    taps other = *t;
+    C im[MOST_RADIX];
+    fetch_part(t, j, step, count, v);
+    if (!IS_COMPLEX)
+        return;
+    other.part = 1;
+    fetch_part(&other, j, step, count, im);
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q < count)
+            v[q] = sum(v[q], times_i(im[q]));
+    }
+}
+
 #else
 FN void fetch_taps(const taps *t, int j, int step, int count, C *v) {}
 #endif
 
-FN void put_number(const taps *t, GLOBAL S *to, S value)
+/* To tap s of gradients. */
+FN void put_number(const taps *t, GLOBAL S *to, int64 s, S value)
 {
+    to += place_of_tap(t, s);
     *to = t->is_more ? *to + value : value;
 }
 
@@ -145,7 +173,7 @@ FN void put_taps_at(const taps *t, int first, S value)
     {
         int last = t->is_periodic ? row - row % TAPS_WIDTH + TAPS_WIDTH : row + 1;
         for (int s = row; s < last; s += WIDTH)
-            put_number(t, t->dk + s, value);
+            put_number(t, t->dk, s, value);
     }
 }
 
@@ -160,7 +188,7 @@ FN void take_numbers(const taps *t, int j, int step, int count, const S *v)
         if (t->dk)
             put_taps_at(t, first_tap(t, at), at >= t->positive ? -v[q] : v[q]);
         if (t->dskip && at == HERE)
-            put_number(t, t->dskip, v[q]);
+            put_number(t, t->dskip, 0, v[q]);
     }
 }
 
@@ -172,19 +200,21 @@ FN int is_out(const taps *t, int64 s)
     return !t->is_periodic && !is_inside;
 }
 #else
-/* `sign` times numbers to taps j + q step, q < count, where they are among the first `there`. */
+/* `sign` times numbers to taps first + j + q step, q < count, where they are among the first `there`
+   of these. */
 FN void put_some(
-    const taps *t, GLOBAL S *to, int there, int j, int step, int count, S sign, const S *v)
+    const taps *t, GLOBAL S *to, int64 first, int there, int j, int step, int count, S sign,
+    const S *v)
 {
     UNROLL for (int q = 0; q < MOST_RADIX && !t->is_more; q++)
     {
         if (q < count && is_tap(j + q * step, there))
-            to[j + q * step] = sign * v[q];
+            to[place_of_tap(t, first + j + q * step)] = sign * v[q];
     }
     UNROLL for (int q = 0; q < MOST_RADIX && t->is_more; q++)
     {
         if (q < count && is_tap(j + q * step, there))
-            to[j + q * step] += sign * v[q];
+            to[place_of_tap(t, first + j + q * step)] += sign * v[q];
     }
 }
 
@@ -196,19 +226,19 @@ FN void take_numbers(const taps *t, int j, int step, int count, const S *v)
     ROLL for (int64 first = 0; t->dk && first < end; first += each)
     {
         int64 there = end - first < each ? end - first : each;
-        put_some(t, t->dk + first, (int)there, j, step, count, 1, v);
+        put_some(t, t->dk, first, (int)there, j, step, count, 1, v);
     }
     if (t->dk_reverse)
         put_some(
-            t, t->dk_reverse, (int)t->negative, 2 * POINTS - 1 - j, -step, count, -1, v);
+            t, t->dk_reverse, 0, (int)t->negative, 2 * POINTS - 1 - j, -step, count, -1, v);
     if (t->dskip && j == 0)
-        put_some(t, t->dskip, 1, 0, 1, 1, 1, v);
+        put_some(t, t->dskip, 0, 1, 0, 1, 1, 1, v);
 }
 
 FN int is_out(const taps *t, int64 s) { return !t->is_periodic && s >= t->positive; }
 #endif
 
-FN void put_taps(const taps *t, const C *v, int j, int step, int count)
+FN void put_part(const taps *t, const C *v, int j, int step, int count)
 {
     S re[MOST_RADIX], im[MOST_RADIX], scale = (S)1 / (S)POINTS;
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
@@ -223,13 +253,32 @@ FN void put_taps(const taps *t, const C *v, int j, int step, int count)
         take_numbers(t, POINTS + j, step, count, im);
 }
 
+FN void put_taps(const taps *t, const C *v, int j, int step, int count)
+{
+    taps other = *t;
+    C im[MOST_RADIX];
+    put_part(t, v, j, step, count);
+    if (!IS_COMPLEX)
+        return;
+    other.part = 1;
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q < count)
+            im[q] = point(v[q].im, -v[q].re);
+    }
+    put_part(&other, im, j, step, count);
+}
+
 /* Taps that no window reaches get no gradient. Threads share them. */
 FN void clear_rest(const taps *t, int thread, int threads)
 {
     for (int64 s = thread; !t->is_more && s < t->taps; s += threads) {
-        if (t->dk && is_out(t, s))
-            t->dk[s] = 0;
-        if (t->dk_reverse && s >= t->negative)
-            t->dk_reverse[s] = 0;
+        int64 from = (1 + IS_COMPLEX) * s;
+        for (int64 i = from; i <= from + IS_COMPLEX; i++) {
+            if (t->dk && is_out(t, s))
+                t->dk[i] = 0;
+            if (t->dk_reverse && s >= t->negative)
+                t->dk_reverse[i] = 0;
+        }
     }
 }

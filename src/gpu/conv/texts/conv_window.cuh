@@ -1,6 +1,6 @@
 /* Windows of rows of numbers.
 
-   A window has 2 POINTS numbers; number j is number start + j of its row. Numbers in the range
+   A window has 2 POINTS numbers, or POINTS if they are complex; number j is number start + j of its row. Numbers in the range
    `there` count and others are zero. Where rows are periodic, numbers before and after the row
    repeat it. Numbers in the range `made` are stored. HALF: numbers from POINTS on are zero and
    are not stored, or are added to those before (FOLD), or subtracted from them (and ADJOINT).
@@ -21,6 +21,9 @@
 #define GROUPED_Y(s)        (32 << 2 * (s)) /* or of dy (conv_sums.cu) */
 #define GROUPED_Y_FACTOR(s) (64 << 2 * (s))
 #define LOWER              512 /* rows that are read times the inverse of what is theirs */
+#define CONJUGATE_X        1024 /* the factors of rows that are read */
+#define CONJUGATE_Y(s)        (2048 << 2 * (s))
+#define CONJUGATE_Y_FACTOR(s) (4096 << 2 * (s)) /* or of dy (conv_sums.cu) */
 
 #ifndef PAIR
 #define PAIR 0

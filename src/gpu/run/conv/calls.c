@@ -79,10 +79,12 @@ static danaus_status run_product(
                              .taps = p->taps,
                              .share = e->p.channels / e->p.filters };
     t.rows.flags |= p->x.grouped << GROUPED_X;
+    t.rows.flags |= dn_gpu_conv_conjugates(e, p->x.conjugate, 0);
     for (int i = 0; i < p->sinks; i++) {
         t.y[i] = p->sink[i].data;
         t.y_factor[i] = p->sink[i].factor;
         t.rows.flags |= p->sink[i].grouped << (GROUPED_Y + 2 * i);
+        t.rows.flags |= dn_gpu_conv_conjugates(e, 0, p->sink[i].conjugate << 2 * i);
     }
     for (t.first = 0; t.first < g.items; t.first += g.group) {
         t.items = MIN(g.group, g.items - t.first);

@@ -17,6 +17,8 @@ static const conv_kernel kernels[] = {
     { "conv.points.bf16", DANAUS_BF16, UNIT, 16, { 16, 0 }, 0 },
     { "conv.points.f32", DANAUS_F32, UNIT, 16, { 16, 0 }, 0 },
     { "conv.points.f64", DANAUS_F64, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.c64", DANAUS_C64, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.c128", DANAUS_C128, UNIT, 16, { 16, 0 }, 0 },
     { "conv.mma.f16", DANAUS_F16, 256, 16, { 16, 0 }, 1 },
     { "conv.mma.bf16", DANAUS_BF16, 256, 16, { 16, 0 }, 1 },
     { "conv.mma.f32", DANAUS_F32, 256, 16, { 16, 0 }, 1 },

@@ -47,6 +47,14 @@ typedef struct gpu_conv_engine {
 enum { GROUPED_X = 3, GROUPED_Y = 5 };
 enum { CONV_LOWER = 512 }; /* LOWER of texts/conv_window.cuh */
 
+/* What flags of rows have for factors of x that are conjugated, and for y or dy and theirs. */
+static inline int dn_gpu_conv_conjugates(const gpu_conv_engine *e, int x, int y)
+{
+    enum { CONJUGATE_X = 1024, CONJUGATE_Y = 2048 };
+    int of_x = x & CONV_CONJUGATE_FACTOR ? CONJUGATE_X : 0;
+    return e->shape.complex ? of_x | y * CONJUGATE_Y : 0;
+}
+
 /* Operands of a transform (texts/conv_transform.cu). */
 typedef struct gpu_conv_rows {
     int64_t length, batch, channels, windows, step, lead, before, after;

@@ -16,6 +16,7 @@ typedef struct filter_scratch {
 static filter_scratch lay_filters(const gpu_conv_engine *e)
 {
     int64_t size = dn_size_of(e->shape.sums), filters = e->p.filters;
+    int64_t tap = e->frame.parts * size;
     int has_points = e->shape.levels > 1;
     filter_scratch s = { .group = filters };
     if (has_points) {
@@ -25,8 +26,8 @@ static filter_scratch lay_filters(const gpu_conv_engine *e)
         s.squares = dn_gpu_aligned(s.group * l[0].tiles * size);
         s.tiles = dn_gpu_aligned(s.group * l[1].tiles * 2 * size);
     }
-    s.k = dn_gpu_aligned(filters * e->frame.taps * size);
-    s.skip = dn_gpu_aligned(filters * size);
+    s.k = dn_gpu_aligned(filters * e->frame.taps * tap);
+    s.skip = dn_gpu_aligned(filters * tap);
     return s;
 }
 
@@ -49,7 +50,7 @@ static const void *put(
 static danaus_status bring_filters(
     gpu_device *d, const gpu_conv_engine *e, const filter_scratch *s, conv_filters *f)
 {
-    size_t size = (size_t)dn_size_of(e->shape.sums), filters = (size_t)e->p.filters;
+    size_t size = danaus_dtype_size(f->dtype), filters = (size_t)e->p.filters;
     size_t taps = filters * (size_t)e->frame.taps * size;
     char *at = (char *)d->scratch + s->points + s->squares + s->tiles;
     danaus_status status = DANAUS_OK;
@@ -80,7 +81,8 @@ static danaus_status transform(
     const conv_filters *f, const filter_scratch *s, int64_t first, int64_t filters,
     void *spectrum)
 {
-    int level = which == CONV_FILTER && e->shape.levels > 1, type = (int)f->dtype;
+    int level = which == CONV_FILTER && e->shape.levels > 1;
+    int type = (int)dn_part_type(f->dtype);
     gpu_conv_taps t = dn_gpu_conv_taps(&e->frame);
     const void *constants = e->constants;
     void *points = d->scratch, *squares = (char *)points + s->points;
@@ -146,7 +148,7 @@ static danaus_status take_by(
     void *points)
 {
     const conv_frame *r = &e->frame;
-    int64_t size = dn_size_of(e->shape.sums), ahead = first * r->taps * size;
+    int64_t size = r->parts * dn_size_of(e->shape.sums), ahead = first * r->taps * size;
     int level = which == CONV_BACK && e->shape.levels > 1;
     int is_folded = r->fold && !e->shape.circle, is_more = f->is_more;
     gpu_conv_taps t = dn_gpu_conv_taps(r);

@@ -169,6 +169,8 @@ static danaus_status split(
     dy.points = scratch + s->points;
     dy.rows.before = dy.rows.after = 0;
     dy.rows.flags |= CONV_LOWER | f->dy.grouped << GROUPED_X;
+    x.rows.flags |= dn_gpu_conv_conjugates(e, f->x.conjugate, 0);
+    dy.rows.flags |= dn_gpu_conv_conjugates(e, f->dy.conjugate, 0);
     if (has_mma(e)) {
         dy.spectrum = peaks_of(e, x.points, x.items);
         TRY(split_mma(d, e, &x));
@@ -198,6 +200,7 @@ static danaus_status add_windows(
     launch.threads = e->shape.level[two].team;
     launch.shared /= e->shape.level[two].members;
     r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
+    r.flags |= dn_gpu_conv_conjugates(e, f->x.conjugate, f->dy.conjugate);
     const gpu_argument arguments[] = {
         ARG(x),         ARG(x_factor), ARG(dy),         ARG(dy_factor), ARG(points),
         ARG(dy_points), ARG(kept),     ARG(sums),       ARG(constants), ARG(first),
