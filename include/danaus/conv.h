@@ -75,8 +75,14 @@ typedef struct danaus_conv_desc {
     int32_t filter_height; /* 0: height */
     int32_t centre[2];     /* down, across; of centred and circular plans */
     int32_t correlate;     /* nonzero: correlations, below */
-    uint32_t reserved[3];
+    int32_t signals;       /* a divisor of channels, 0: channels; below */
+    uint32_t reserved[2];
 } danaus_conv_desc;
+
+/* Filter banks: with fewer signals than channels, u and the gates are [batch][signals][length],
+   and channel h of y[batch][channels][length] is of signal h / (channels / signals), with the
+   filter that it has. A signal is transformed once for all its channels. CPUs only, without
+   gradients; unsupported elsewhere. */
 
 /* Planes: with a height, u, y and the gates are [batch][channels][height][length], k and dk
    are [filters][filter_height][filter_length], and
