@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from danaus._arrays import INT64, ElementType, operand, pointer, whole
+from danaus._conv_arguments import filter_rows, filters_of, real_code, result_like
 from danaus._library import check, ffi, lib, own
-from danaus.conv import filter_rows, filters_of, real_code, result_like
 from danaus.device import Device, chosen
 
 
@@ -70,11 +70,11 @@ class Stream:
         return place[0]
 
     def replace(self, k: Any, fade: int = 0) -> None:
-        """Filters k take the place of the present ones from the next value on, without a
-        click, while other threads may run the stream.
+        """Filters k take the place of the present ones from the next value on, without
+        a click, while other threads may run the stream.
 
-        The share of the signal that k gets grows for `fade` values. The other filters get
-        the rest, which rings out. On CPUs.
+        The share of the signal that k gets grows for `fade` values. The other filters
+        get the rest, which rings out. On CPUs.
 
         k : filters [filters][taps], or [taps]; taps may be as many as before or not.
         """

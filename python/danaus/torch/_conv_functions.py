@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from danaus._arrays import need_one_of
-from danaus.conv import four
+from danaus._conv_arguments import four
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
 from danaus.torch._conv_ops import (
     has_kernels,
