@@ -1,0 +1,153 @@
+"""Sequences that are split over ranks give the numbers of one process: groups of 3 and
+of 2 ranks, on the CPU."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing as mp  # noqa: E402
+
+if not dist.is_available():
+    pytest.skip("PyTorch without distributed", allow_module_level=True)
+
+from group_ranks import (  # noqa: E402
+    MOST,
+    PATIENCE,
+    PROBLEMS,
+    TRAININGS,
+    Place,
+    run_rank,
+    said,
+    train,
+)
+
+from danaus.torch import (  # noqa: E402
+    KSLinear,
+    MonarchConv,
+    ShortConv,
+    split_sequence,
+)
+
+# Units of sums and of results. A convolution of n numbers errs by at most 2 t and the
+# sum of absolute taps by t = 5 u log2 n (conv_oracle.py).
+SUMS = {torch.float64: 2.0**-53}
+STORED = SUMS | {
+    torch.float32: 2.0**-24,
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+}
+
+
+def close(found, wanted) -> None:
+    """Roundings alone differ, those of sums and the last one to the type."""
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    bound = 40 * SUMS.get(wanted.dtype, 2.0**-24) * math.log2(256)
+    bound += STORED[wanted.dtype]
+    distance = (found.double() - wanted.double()).norm()
+    assert distance <= bound * wanted.double().norm()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What the ranks found, by size of the group; what they said at a death, and how
+    long it took."""
+    folder = tmp_path_factory.mktemp("ranks")
+    spawned = mp.get_context("spawn")
+    processes = [
+        spawned.Process(target=run_rank, args=(rank, str(folder)))
+        for rank in range(MOST)
+    ]
+    for process in processes:
+        process.start()
+    processes[MOST - 1].join()
+    begin = time.monotonic()
+    for process in processes:
+        process.join()
+    assert processes[MOST - 1].exitcode == 9
+    load = lambda name: torch.load(folder / name, weights_only=False)  # noqa: E731
+    found = {n: [load(f"{n}.{rank}") for rank in range(n)] for n in (2, MOST)}
+    deaths = [load(f"death.{rank}") for rank in range(MOST - 1)]
+    return found | {
+        "deaths": deaths,
+        "seconds": time.monotonic() - begin,
+        "outside": load("outside"),
+    }
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("size", [2, MOST])
+def test_ranks_give_the_numbers_of_one_process(ranks, size, name):
+    problem = PROBLEMS[name](Place())
+    wanted = problem.solve(Place())
+    found = [each[name] for each in ranks[size]]
+    pieces = 1 + len(problem.signals)
+    for i, whole in enumerate(wanted):
+        each = [x[i] for x in found]
+        if i < pieces:
+            close(torch.cat(each, problem.dim), whole)
+        else:  # of filters, each rank has its share
+            close(sum(each[1:], each[0]), whole)
+
+
+@pytest.mark.parametrize("name", ["causal f64", "causal f32", "hyena"])
+def test_filters_have_gradients_on_their_ranks_alone(ranks, name):
+    problem = PROBLEMS[name](Place())
+    k = 1 + len(problem.signals) + (2 if name == "hyena" else 0)
+    found = torch.stack([each[name][k].reshape(-1, each[name][k].shape[-1])
+                         for each in ranks[MOST]])  # fmt: skip
+    assert (found.ne(0).any(2).sum(0) <= 1).all()
+
+
+@pytest.mark.parametrize(("name", "way", "packed"), TRAININGS)
+@pytest.mark.parametrize("size", [2, MOST])
+def test_models_train_as_one_process(ranks, size, name, way, packed):
+    loss, *gradients = train(name, way, packed, Place())
+    found = [each[name, way, packed] for each in ranks[size]]
+    close(sum(x[0] for x in found) / size, loss)
+    scale = max(g.norm() for g in gradients)
+    for each in found:
+        for mine, whole in zip(each[1:], gradients):
+            torch.testing.assert_close(mine, whole, rtol=1e-9, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("size", [2, MOST])
+def test_every_rank_says_what_is_wrong(ranks, size):
+    for each in ranks[size]:
+        text = each["mistakes"]
+        assert "[1, 4, 8], [1, 4, 9]" in text["length"], text
+        assert "[1, 4, 8], [2, 4, 8]" in text["batch"], text
+        for name in ("type", "gate", "gradient", "offsets"):
+            assert "different calls" in text[name], text
+        assert f"the {8 * size} numbers of u" in text["local offsets"], text
+        assert "5 channels; 4 are needed" in text["channels"], text
+        assert "attention_mask" in text["mask"], text
+        assert f"{25 * size} tokens" in text["too long"], text
+        assert "'all'" in text["no group"], text
+        assert text["well"] == "nothing", text
+        errors = [x for name, x in text.items() if name != "well"]
+        assert all(x.startswith("ValueError: danaus: ") for x in errors), text
+        assert each["empty"] == [0, 5, 4]
+    assert "not in the group" in ranks["outside"]
+
+
+def test_a_rank_that_dies_is_an_error_of_all(ranks):
+    for text in ranks["deaths"]:
+        assert text != "nothing" and "danaus:" not in text, text
+    assert ranks["seconds"] < PATIENCE.total_seconds() + 10
+
+
+def test_models_that_cannot_be_split_say_so():
+    pair = torch.nn.Sequential(ShortConv(4, 3), MonarchConv(4, 16))
+    assert "1, MonarchConv, takes no group" in said(lambda: split_sequence(pair))
+    assert "no convolutions" in said(lambda: split_sequence(KSLinear(4, 4, "1,4,4,1")))
+    assert "init_process_group" in said(lambda: ShortConv(4, 3, group=True)(u))
+
+
+u = torch.ones(1, 4, 8)
