@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import datetime
 import os
+import pathlib
 import random
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -190,6 +192,14 @@ def _filter(channels: int, reverse: bool = False):
     return HyenaFilter(channels, 72, order=4, reverse=reverse)
 
 
+def _hooked(module: nn.Module) -> nn.Module:
+    """One that calls its convolutions, since they have hooks."""
+    for name, inner in module.named_children():
+        if name in ("short", "long"):
+            inner.register_forward_pre_hook(lambda *given: None)
+    return module
+
+
 class Plain(nn.Module):
     """A filter module that makes all filters."""
 
@@ -245,6 +255,10 @@ _MODULES = {
     "HyenaOperator": lambda n: _module(
         n, lambda: HyenaOperator(6, 72, 4, filter=[_filter(6), Plain(6), _filter(6)]),
         lambda t: (1, t, 6), True),
+    "hooks": lambda n: _module(
+        n, lambda: _hooked(GatedLongConv(7, 72)), lambda t: (1, t, 7), True),
+    "hooks and heads": lambda n: _module(
+        n, lambda: _hooked(GatedLongConv(6, 72, head_dim=2)), lambda t: (2, t, 6)),
     "M2Mixer": lambda n: _module(
         n, lambda: M2Mixer(11, 72, normed=True, filter={"order": 4}),
         lambda t: (2, t, 11)),
@@ -358,6 +372,8 @@ def mistakes(place: Place) -> dict[str, str]:
     conv = LongConv(4, 24, group=place.group).requires_grad_(False)
     odd, u = place.rank == place.size - 1, torch.ones(1, 4, 8)
     model = split_sequence(MODELS["bert"](), place.group)
+    mixer = M2Mixer(4, 24, group=place.group)
+    mixer.short_filter.register_forward_pre_hook(lambda *given: None)
     ids = torch.zeros(1, 8, dtype=torch.int64)
     # fmt: off
     calls = {
@@ -371,11 +387,23 @@ def mistakes(place: Place) -> dict[str, str]:
         "channels": lambda: conv(torch.ones(1, 5, 8)),
         "mask": lambda: model(ids, attention_mask=torch.ones_like(ids)),
         "too long": lambda: model(torch.zeros(1, 25, dtype=torch.int64)),
+        "hooks": lambda: mixer(u.mT),
+        "rows": lambda: HyenaOperator(4, 24, group=place.group).mix(u),
         "well": lambda: conv(u),
         "no group": lambda: long_conv(u, torch.ones(4, 2), group="all"),
     }
     # fmt: on
     return {name: said(call) for name, call in calls.items()}
+
+
+def guide() -> list[int]:
+    """The code of docs/python.md for several GPUs; the shape of its x."""
+    page = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+    blocks = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.M | re.S)
+    (code,) = (block for block in blocks if "split_sequence" in block)
+    names: dict = {"torch": torch}
+    exec(code, names)
+    return list(names["x"].shape)
 
 
 def empty(place: Place) -> list[int]:
@@ -417,5 +445,6 @@ def run_rank(rank: int, folder: str) -> None:
     if rank == 2:
         text = said(lambda: LongConv(4, 8, group=outside.group)(torch.ones(1, 4, 8)))
         torch.save(text, f"{folder}/outside")
+    torch.save(guide(), f"{folder}/guide.{rank}")
     dist.barrier()
     torch.save(death(Place(rank, MOST, True)), f"{folder}/death.{rank}")

@@ -59,9 +59,10 @@ def ranks(tmp_path_factory):
     """What the ranks found, by size of the group; what they said at a death, and how
     long it took."""
     folder = tmp_path_factory.mktemp("ranks")
-    spawned = mp.get_context("spawn")
+    server = mp.get_context("forkserver")
+    server.set_forkserver_preload(["danaus.torch.models", "torch.distributed.fsdp"])
     processes = [
-        spawned.Process(target=run_rank, args=(rank, str(folder)))
+        server.Process(target=run_rank, args=(rank, str(folder)))
         for rank in range(MOST)
     ]
     for process in processes:
@@ -76,6 +77,7 @@ def ranks(tmp_path_factory):
     deaths = [load(f"death.{rank}") for rank in range(MOST - 1)]
     return found | {
         "deaths": deaths,
+        "guides": [load(f"guide.{rank}") for rank in range(MOST)],
         "seconds": time.monotonic() - begin,
         "outside": load("outside"),
     }
@@ -94,6 +96,13 @@ def test_ranks_give_the_numbers_of_one_process(ranks, size, name):
             close(torch.cat(each, problem.dim), whole)
         else:  # of filters, each rank has its share
             close(sum(each[1:], each[0]), whole)
+
+
+@pytest.mark.parametrize("name", ["causal f64", "causal f16", "hyena", "short"])
+def test_results_have_the_bits_of_one_process(ranks, name):
+    problem = PROBLEMS[name](Place())
+    y = torch.cat([each[name][0] for each in ranks[MOST]], problem.dim)
+    assert torch.equal(y, problem.solve(Place())[0])
 
 
 @pytest.mark.parametrize("name", ["causal f64", "causal f32", "hyena"])
@@ -128,6 +137,8 @@ def test_every_rank_says_what_is_wrong(ranks, size):
         assert f"the {8 * size} numbers of u" in text["local offsets"], text
         assert "5 channels; 4 are needed" in text["channels"], text
         assert "attention_mask" in text["mask"], text
+        assert "hooks on its short filter" in text["hooks"], text
+        assert "taps has the shape [12, 3]; [4, any]" in text["rows"], text
         assert f"{25 * size} tokens" in text["too long"], text
         assert "'all'" in text["no group"], text
         assert text["well"] == "nothing", text
@@ -135,6 +146,10 @@ def test_every_rank_says_what_is_wrong(ranks, size):
         assert all(x.startswith("ValueError: danaus: ") for x in errors), text
         assert each["empty"] == [0, 5, 4]
     assert "not in the group" in ranks["outside"]
+
+
+def test_the_code_of_the_guide_runs(ranks):
+    assert ranks["guides"] == [[1, 960 // MOST, 8]] * MOST
 
 
 def test_a_rank_that_dies_is_an_error_of_all(ranks):

@@ -146,6 +146,7 @@ def split_hyena(
 ) -> Tensor:
     """`hyena`, or the operator with heads, of pieces of u. k [order - 1, any, taps] and
     skip are those of this rank's channels, of so many filters."""
+    check_tensor("taps", taps, (u.shape[1], None), u.device)
     groups = u.shape[1] // split.channels
     few = [None if x is None else x.unflatten(0, (groups, -1)) for x in (taps, bias)]
     few = [split.of_all(x, split.channels, 1) for x in few]

@@ -120,6 +120,14 @@ class Split(NamedTuple):
         ends = list(itertools.accumulate(own, initial=start))
         return [range(a, b) for a, b in zip(ends, ends[1:])]
 
+    def channels_of(self, n: int) -> list[int]:
+        """How many channels part n of each rank has."""
+        return [sizes[n] for sizes in self.sizes]
+
+    def own_channels(self, n: int) -> int:
+        """How many channels part n of this rank has."""
+        return self.sizes[self.ranks.rank][n]
+
     def filters(self, count: int) -> slice:
         """Which of so many filters belong to this rank's channels."""
         per, parts = self.channels // count, self.parts
@@ -291,7 +299,7 @@ def on_whole_rows(
     coming = [_send_rows(pieces, split, n) for n in numbers]
     going = []
     for n in numbers:
-        x = _fetch_rows(coming[n], split)
+        x = _fetch_rows(coming[n], len(rows), split, n)
         coming[n] = None
         going.append(_send_back(_run_part(run, x, n, split.unit), split, n))
     own = [_fetch_back(going[n], split, n) for n in numbers]
@@ -305,45 +313,39 @@ def _run_part(run: Callable, x: Tensor, n: int, unit: int) -> Tensor:
     return run(torch.nn.functional.pad(x, (0, 0, 0, unit)), n)[:, :0]
 
 
-def _counts(split: Split, n: int) -> tuple[list[int], list[int]]:
-    """Channels of part n of each rank, and as often of this one."""
-    every = [sizes[n] for sizes in split.sizes]
-    return every, [every[split.ranks.rank]] * split.ranks.size
-
-
-def _start(split: Split, x: Tensor, sent: list[int], received: list[int]):
+def _start(
+    split: Split, x: Tensor, sent: list[int], received: list[int]
+) -> tuple[Tensor, _Exchange]:
     exchange = _Exchange(split.ranks, sent, received)
     return _Start.apply(x, exchange), exchange
 
 
-def _send_rows(pieces: list, split: Split, n: int):
+def _send_rows(pieces: list, split: Split, n: int) -> tuple[Tensor, _Exchange]:
+    """[rank, rows, channels of its part n, batch, length of a piece]."""
     ranks, parts = split.ranks.size, len(split.parts)
-    own = [
-        torch.cat([x[rank * parts + n].transpose(0, 1) for rank in range(ranks)])
-        for x in pieces
-    ]
-    every, mine = _counts(split, n)
-    return _start(split, torch.stack(own, 1), every, mine)
+    own = [x[rank * parts + n].transpose(0, 1) for rank in range(ranks) for x in pieces]
+    sent = [len(pieces) * channels for channels in split.channels_of(n)]
+    received = [len(pieces) * split.own_channels(n)] * ranks
+    return _start(split, torch.cat(own), sent, received)
 
 
-def _fetch_rows(coming: tuple, split: Split) -> Tensor:
-    """[batch, rows, channels, length] of what came as [rank, channels, rows, batch,
-    length of a piece]."""
-    x = _Finish.apply(*coming)
-    x = x.unflatten(0, (split.ranks.size, x.shape[0] // split.ranks.size))
-    return x.permute(3, 2, 1, 0, 4).flatten(3)
+def _fetch_rows(coming: tuple, rows: int, split: Split, n: int) -> Tensor:
+    """[batch, rows, channels, length]."""
+    sizes = split.ranks.size, rows, split.own_channels(n)
+    x = _Finish.apply(*coming).unflatten(0, sizes)
+    return x.permute(3, 1, 2, 0, 4).flatten(3)
 
 
-def _send_back(y: Tensor, split: Split, n: int):
+def _send_back(y: Tensor, split: Split, n: int) -> tuple[Tensor, _Exchange]:
+    """[rank, channels, batch, length of a piece]."""
     ranks = split.ranks.size
     y = y.unflatten(2, (ranks, y.shape[2] // ranks)).permute(2, 1, 0, 3).flatten(0, 1)
-    every, mine = _counts(split, n)
-    return _start(split, y, mine, every)
+    return _start(split, y, [split.own_channels(n)] * ranks, split.channels_of(n))
 
 
 def _fetch_back(going: tuple, split: Split, n: int) -> Sequence[Tensor]:
     """[batch, channels, length of a piece] of each rank's part n."""
-    return _Finish.apply(*going).transpose(0, 1).split(_counts(split, n)[0], 1)
+    return _Finish.apply(*going).transpose(0, 1).split(split.channels_of(n), 1)
 
 
 # ---- sums over ranks ----

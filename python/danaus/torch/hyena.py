@@ -112,11 +112,10 @@ class _Mixer(Freezable, Splittable):
         check_signal(u)
         convs = self.convolutions()
         hooked = any(map(is_hooked, (self.short, *convs)))
-        if not hooked:
-            sizes = self.width, self.head_dim
-            split = split_of(self.group, u, *sizes, call=(offsets,))
+        sizes = self.width, self.head_dim, (offsets,)
+        split = None if hooked else split_of(self.group, u, *sizes)
         offsets = offsets_of(offsets, u, pieces=size_of(self.group))
-        if not hooked and split is not None:
+        if split is not None:
             return self._mix_split(split, u, offsets)
         if hooked or self.head_dim > 1:
             return self._mix_by_calls(u, offsets)

@@ -48,14 +48,18 @@ def split_sequence(model: Model, group="world") -> Model:
 
 @torch.no_grad()
 def average_gradients(model: nn.Module, group="world") -> None:
-    """Makes the gradient of each parameter its mean over the ranks of a group, as DDP
-    and FSDP do on their own."""
+    """Makes each gradient its mean over the ranks of a group, as DDP and FSDP do on
+    their own. All ranks have gradients of the same parameters."""
     ranks = ranks_of(group)
     if ranks is None:
         return
+    by_type: dict = {}
     for parameter in model.parameters():
-        if parameter.requires_grad:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad, group=ranks.group)
-            parameter.grad /= ranks.size
+        if parameter.grad is not None:
+            key = parameter.grad.dtype, parameter.grad.device
+            by_type.setdefault(key, []).append(parameter.grad)
+    for gradients in by_type.values():
+        every = torch.cat([x.flatten() for x in gradients]) / ranks.size
+        dist.all_reduce(every, group=ranks.group)
+        for x, mean in zip(gradients, every.split([x.numel() for x in gradients])):
+            x.copy_(mean.view_as(x))
