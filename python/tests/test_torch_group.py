@@ -4,7 +4,9 @@ of 2 ranks, on the CPU."""
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import time
 
 import pytest
@@ -162,7 +164,12 @@ def test_models_that_cannot_be_split_say_so():
     pair = torch.nn.Sequential(ShortConv(4, 3), MonarchConv(4, 16))
     assert "1, MonarchConv, takes no group" in said(lambda: split_sequence(pair))
     assert "no convolutions" in said(lambda: split_sequence(KSLinear(4, 4, "1,4,4,1")))
-    assert "init_process_group" in said(lambda: ShortConv(4, 3, group=True)(u))
+    conv, u = ShortConv(4, 3, group=True), torch.ones(1, 4, 8)
+    assert "init_process_group" in said(lambda: conv(u))
 
 
-u = torch.ones(1, 4, 8)
+def test_copies_share_a_group_that_files_do_not_have():
+    conv = ShortConv(4, 3, group="world")
+    assert copy.deepcopy(conv).group == "world"
+    assert pickle.loads(pickle.dumps(conv)).group is None
+    assert split_sequence(conv, None).group is None

@@ -6,6 +6,8 @@ others are under way.
 
     piece, all channels  --all-to-all-->  whole rows, own channels
     piece of the result  <--all-to-all--  whole rows of the result
+
+DeepSpeed Ulysses does so with the heads of attention (Jacobs et al., arXiv 2309.14509).
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -26,7 +28,7 @@ from torch import distributed as dist
 from danaus.torch._errors import fail
 
 PARTS = 4  # of a share, if it has as many units
-_known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # calls of each group
+_known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # calls, by group
 
 
 class Ranks(NamedTuple):
@@ -185,7 +187,7 @@ def _split_of(group, u, channels: int | None, unit: int, call: tuple) -> Split |
         return None
     if not isinstance(u, Tensor) or u.dim() != 3:
         fail("a signal has to be a tensor with three dimensions")
-    _compare(ranks, u, tuple(map(_summary, call)))
+    _compare(ranks, u, call)
     channels = u.shape[1] if channels is None else channels
     shares = _shares(channels // unit, ranks.size)
     parts = max(1, min(PARTS, shares[-1]))
@@ -201,13 +203,15 @@ def _summary(x):
 
 
 def _compare(ranks: Ranks, u: Tensor, call: tuple) -> None:
-    """Raises unless all ranks make the same call with pieces of the same shape. A GPU,
-    which would have to be waited for, is asked for new calls only."""
-    key = tuple(u.shape), u.dtype, torch.is_grad_enabled(), u.requires_grad, call
+    """Raises unless all ranks make the same call with pieces of the same shape. On a
+    GPU, which has to be waited for, only calls of new shapes are compared."""
+    given = tuple(x is not None for x in call)
+    key = tuple(u.shape), u.dtype, torch.is_grad_enabled(), u.requires_grad, given
     known = _known.setdefault(ranks.group, set())
     if u.is_meta or (key in known and u.device.type != "cpu"):
         return
-    own = torch.tensor([*u.shape, zlib.crc32(repr(key).encode())], device=u.device)
+    every_option = repr((key, [_summary(x) for x in call]))
+    own = torch.tensor([*u.shape, zlib.crc32(every_option.encode())], device=u.device)
     found = [torch.empty_like(own) for _ in range(ranks.size)]
     dist.all_gather(found, own, group=ranks.group)
     every = torch.stack(found).tolist()

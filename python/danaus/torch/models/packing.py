@@ -60,12 +60,12 @@ class Packing(NamedTuple):
         return x[0, self.offsets[:-1].to(x.device)]
 
     def _firsts_of_ranks(self, x: Tensor, ranks: Ranks) -> Tensor:
-        if self.offsets is None:
-            return sum_over(ranks, x[:, 0] * (ranks.rank == 0))
+        firsts = torch.zeros(1) if self.offsets is None else self.offsets[:-1]
         columns = x.shape[1]
-        at = self.offsets[:-1].to(x.device) - ranks.rank * columns
+        at = firsts.to(x.device, torch.int64) - ranks.rank * columns
         is_own = (at >= 0) & (at < columns)
-        return sum_over(ranks, x[0, at.clamp(0, columns - 1)] * is_own[:, None])
+        rows = x[:, at.clamp(0, columns - 1)].where(is_own[:, None], 0)
+        return sum_over(ranks, rows.flatten(0, 1))
 
     def means(self, x: Tensor) -> Tensor:
         """The mean row of each sequence, [sequences, ...]; on all ranks."""
