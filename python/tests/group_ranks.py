@@ -31,6 +31,7 @@ from danaus.torch.functional import hyena, long_conv, short_conv
 
 PATIENCE = datetime.timedelta(seconds=20)
 MOST = 3  # ranks
+DEAD = 9  # a process that ends before the others do
 TYPES = {
     "f64": torch.float64, "f32": torch.float32,
     "f16": torch.float16, "bf16": torch.bfloat16,
@@ -40,12 +41,13 @@ TYPES = {
 class Place(NamedTuple):
     """A process alone, or a rank of a group."""
 
+    device: str = "cpu"
     rank: int = 0
     size: int = 1
     group: object = None
 
     def piece(self, x: Tensor, dim: int) -> Tensor:
-        return x.chunk(self.size, dim)[self.rank]
+        return x.chunk(self.size, dim)[self.rank].to(self.device)
 
 
 class Problem(NamedTuple):
@@ -58,15 +60,16 @@ class Problem(NamedTuple):
 
     def solve(self, place: Place) -> list[Tensor]:
         """The result's piece, and gradients of pieces and of filters."""
-        pieces = [place.piece(x, self.dim).clone() for x in self.signals]
-        inputs = [x.requires_grad_() for x in (*pieces, *self.filters)]
+        inputs = [place.piece(x, self.dim) for x in self.signals]
+        inputs += [x.to(place.device) for x in self.filters]
+        inputs = [x.detach().clone().requires_grad_() for x in inputs]
         y = self.call(*inputs)
         shape = list(y.shape)
         shape[self.dim] *= place.size
-        dy = torch.rand(shape, generator=torch.Generator().manual_seed(5)).to(y) - 0.5
-        part = place.piece(dy, self.dim)
+        dy = torch.rand(shape, generator=torch.Generator().manual_seed(5)) - 0.5
+        part = place.piece(dy.to(y.dtype), self.dim)
         gradients = torch.autograd.grad(y, inputs, part, materialize_grads=True)
-        return [y.detach(), *gradients]
+        return [x.detach().cpu() for x in (y, *gradients)]
 
 
 class Draw:
@@ -169,7 +172,7 @@ def _module(name: str, make_module, shape, packed: bool = False, dim: int = 1):
     def make(place: Place) -> Problem:
         d = Draw(name)
         torch.manual_seed(d.size(0, 1 << 30))
-        module = make_module().double()
+        module = make_module().double().to(place.device)
         if place.group is not None:
             split_sequence(module, place.group)
         length = d.length()
@@ -312,7 +315,7 @@ def _wrapped(model: nn.Module, way: str, place: Place) -> nn.Module:
     if place.group is not None and way == "fsdp2":
         from torch.distributed.fsdp import fully_shard
 
-        mesh = dist.device_mesh.DeviceMesh.from_group(group, "cpu")
+        mesh = dist.device_mesh.DeviceMesh.from_group(group, place.device)
         blocks = model.backbone.layers if hasattr(model, "backbone") else None
         for block in model.bert.encoder.layer if blocks is None else blocks:
             fully_shard(block, mesh=mesh)
@@ -324,7 +327,7 @@ def train(name: str, way: str, packed: bool, place: Place) -> list[Tensor]:
     """The loss and all gradients of a model's step."""
     d = Draw(name)
     torch.manual_seed(3)
-    bare = MODELS[name]().double().train()
+    bare = MODELS[name]().double().train().to(place.device)
     if place.group is not None:
         split_sequence(bare, place.group)
     model = _wrapped(bare, way, place)
@@ -332,6 +335,7 @@ def train(name: str, way: str, packed: bool, place: Place) -> list[Tensor]:
     ids = torch.randint(20, shape, generator=d.generator)
     if name.startswith("classes"):
         labels = torch.arange(len(PACKED) - 1 if packed else shape[0]) % 2
+        labels = labels.to(place.device)
     else:  # unequally many on the ranks
         kept = torch.rand(shape, generator=d.generator) < torch.linspace(0, 1, 48)
         labels = place.piece(torch.where(kept, ids, -100), 1)
@@ -343,7 +347,7 @@ def train(name: str, way: str, packed: bool, place: Place) -> list[Tensor]:
         average_gradients(bare, place.group)
     gradients = [p.grad for p in bare.parameters()]
     whole = [g.full_tensor() if hasattr(g, "full_tensor") else g for g in gradients]
-    return [loss.detach(), *whole]
+    return [x.detach().cpu() for x in (loss, *whole)]
 
 
 TRAININGS = [
@@ -369,28 +373,29 @@ def said(call: Callable) -> str:
 
 def mistakes(place: Place) -> dict[str, str]:
     """What calls say that differ between ranks, or fit no rank."""
-    conv = LongConv(4, 24, group=place.group).requires_grad_(False)
-    odd, u = place.rank == place.size - 1, torch.ones(1, 4, 8)
-    model = split_sequence(MODELS["bert"](), place.group)
-    mixer = M2Mixer(4, 24, group=place.group)
+    conv = LongConv(4, 24, group=place.group).requires_grad_(False).to(place.device)
+    odd, u = place.rank == place.size - 1, torch.ones(1, 4, 8, device=place.device)
+    model = split_sequence(MODELS["bert"](), place.group).to(place.device)
+    mixer = M2Mixer(4, 24, group=place.group).to(place.device)
     mixer.short_filter.register_forward_pre_hook(lambda *given: None)
-    ids = torch.zeros(1, 8, dtype=torch.int64)
+    operator = HyenaOperator(4, 24, group=place.group).to(place.device)
+    ids = torch.zeros(1, 8, dtype=torch.int64).to(place.device)
     # fmt: off
     calls = {
-        "length": lambda: conv(torch.ones(1, 4, 9 if odd else 8)),
-        "batch": lambda: conv(torch.ones(2 if odd else 1, 4, 8)),
+        "length": lambda: conv(u.new_ones(1, 4, 9 if odd else 8)),
+        "batch": lambda: conv(u.new_ones(2 if odd else 1, 4, 8)),
         "type": lambda: conv(u.double() if odd else u),
         "gate": lambda: conv(u, u if odd else None),
         "gradient": lambda: conv(u.clone().requires_grad_(odd)),
         "offsets": lambda: conv(u, offsets=[0, 3 + odd, 8 * place.size]),
         "local offsets": lambda: conv(u, offsets=[0, 8]),
-        "channels": lambda: conv(torch.ones(1, 5, 8)),
+        "channels": lambda: conv(u.new_ones(1, 5, 8)),
         "mask": lambda: model(ids, attention_mask=torch.ones_like(ids)),
-        "too long": lambda: model(torch.zeros(1, 25, dtype=torch.int64)),
+        "too long": lambda: model(ids.new_zeros(1, 25)),
         "hooks": lambda: mixer(u.mT),
-        "rows": lambda: HyenaOperator(4, 24, group=place.group).mix(u),
+        "rows": lambda: operator.mix(u),
         "well": lambda: conv(u),
-        "no group": lambda: long_conv(u, torch.ones(4, 2), group="all"),
+        "no group": lambda: long_conv(u, u[0, :, :2], group="all"),
     }
     # fmt: on
     return {name: said(call) for name, call in calls.items()}
@@ -408,14 +413,14 @@ def guide() -> list[int]:
 
 def empty(place: Place) -> list[int]:
     """The shape of the result for a batch of nothing."""
-    conv = LongConv(5, 24, group=place.group)
-    return list(conv(torch.ones(0, 5, 4)).shape)
+    conv = LongConv(5, 24, group=place.group).to(place.device)
+    return list(conv(torch.ones(0, 5, 4, device=place.device)).shape)
 
 
 def death(place: Place) -> str:
     """The last rank dies before a call; what the others then say."""
     if place.rank == place.size - 1:
-        os._exit(9)
+        os._exit(DEAD)
     return said(lambda: LongConv(4, 24, group=place.group)(torch.ones(1, 4, 8)))
 
 
@@ -426,11 +431,14 @@ def solve_all(place: Place) -> dict:
     return found
 
 
-def run_rank(rank: int, folder: str) -> None:
-    """All of it in groups of 3 and of 2, then the death of rank 2."""
+def run_rank(rank: int, device: str, folder: str) -> None:
+    """All of it in groups of 3 and of 2; on a CPU also the guide and a death: NCCL ends
+    processes where another one dies."""
     torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo",
+        "nccl" if device == "cuda" else "gloo",
         init_method=f"file://{folder}/meet",
         rank=rank,
         world_size=MOST,
@@ -439,12 +447,14 @@ def run_rank(rank: int, folder: str) -> None:
     two = dist.new_group([0, 1], timeout=PATIENCE)
     for size, group in ((MOST, "world"), (2, two)):
         if rank < size:
-            found = solve_all(Place(rank, size, group))
+            found = solve_all(Place(device, rank, size, group))
             torch.save(found, f"{folder}/{size}.{rank}")
-    outside = Place(rank, 1, two)
     if rank == 2:
-        text = said(lambda: LongConv(4, 8, group=outside.group)(torch.ones(1, 4, 8)))
+        text = said(lambda: LongConv(4, 8, group=two)(torch.ones(1, 4, 8)))
         torch.save(text, f"{folder}/outside")
-    torch.save(guide(), f"{folder}/guide.{rank}")
+    if device == "cpu":
+        torch.save(guide(), f"{folder}/guide.{rank}")
     dist.barrier()
-    torch.save(death(Place(rank, MOST, True)), f"{folder}/death.{rank}")
+    if device == "cpu":
+        torch.save(death(Place(device, rank, MOST, True)), f"{folder}/death.{rank}")
+    dist.destroy_process_group()
