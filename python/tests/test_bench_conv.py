@@ -1,5 +1,5 @@
-"""bench/gpu_conv.py, few_rows.py, planes.py, group.py, packed_conv.py, hyena_layer.py
-and reduced_conv.py at small sizes: all records are there, results are right."""
+"""bench/gpu_conv.py, few_rows.py, planes.py, match.py, group.py, packed_conv.py,
+hyena_layer.py and reduced_conv.py at small sizes: all records are there, results are right."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -57,6 +57,12 @@ def test_the_benchmark_of_few_rows_runs(device: str, tmp_path):
     for r in records:
         assert min(float(r[f"{c}_ratio"]) for c in ("ready", "fresh", "step")) > 0
         assert 0 < float(r["error"]) < 3 * UNITS["bf16"]
+
+
+def test_the_benchmark_of_templates_runs(tmp_path):
+    (record,) = bench_records("match.py", tmp_path)
+    assert (record["templates"], record["taps"], record["length"]) == ("3", "20", "500")
+    assert min(float(record["seconds"]), float(record["scipy_ratio"])) > 0
 
 
 def test_the_benchmark_of_planes_runs(device: str, tmp_path):
