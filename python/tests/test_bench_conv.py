@@ -1,5 +1,5 @@
 """bench/gpu_conv.py, few_rows.py, planes.py, match.py, group.py, packed_conv.py,
-hyena_layer.py and reduced_conv.py at small sizes: all records are there, results are right."""
+hyena_layer.py, reduced_conv.py at small sizes: all records are there and right."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
