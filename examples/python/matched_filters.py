@@ -2,17 +2,16 @@
 
     python examples/python/matched_filters.py
 
-Seismologists look for earthquakes that are like known ones: EQcorrscan correlates templates with
-the records of many stations. `danaus_normxcorr` has the arguments and results of its functions, and
-`register` makes it one of them:
+Seismologists look for earthquakes that are like known ones: EQcorrscan correlates
+templates with the records of many stations. `danaus_normxcorr` has the arguments and
+results of its functions, which makes it one of them:
 
     eqcorrscan.utils.correlate.register_array_xcorr("danaus")(danaus_normxcorr)
     party = tribe.detect(stream, ..., xcorr_func="danaus")
 
-Gravitational waves are looked for with templates in frequency, weighted by the noise of the
-detector. `snr` is the complex series that pycbc.filter.matched_filter makes: a circular
-correlation of the whitened data with the template as an analytic signal. One plan serves all
-templates of a bank.
+Gravitational waves are looked for with templates in frequency, weighted by the noise of
+the detector. `snr` is the complex series of pycbc.filter.matched_filter: a circular
+correlation of the whitened data with the template as an analytic signal.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -22,8 +21,8 @@ import danaus
 
 
 def danaus_normxcorr(templates, stream, pads, cc_squared=False, *args, **kwargs):
-    """Coefficients [templates][length - taps + 1] of a station, moved by pads, and which
-    templates have the station: as eqcorrscan.utils.correlate.numpy_normxcorr makes them."""
+    """Coefficients [templates][length - taps + 1] of a station, moved by pads, and
+    which templates have the station: as EQcorrscan's numpy_normxcorr makes them."""
     used = ~np.isnan(templates).any(axis=1)
     known = np.nan_to_num(templates).astype(np.float32)
     found = danaus.match_templates(
@@ -38,7 +37,7 @@ def danaus_normxcorr(templates, stream, pads, cc_squared=False, *args, **kwargs)
 
 
 def snr(template: np.ndarray, data: np.ndarray, psd: np.ndarray, delta_f: float):
-    """The complex signal to noise ratio at every time, as PyCBC's matched_filter has it.
+    """The complex signal to noise ratio at every time, as PyCBC has it.
 
     template, data : spectra [n / 2 + 1] of the template and of n numbers of data.
     psd : the noise's power at these frequencies; where it is 0 there is no signal.
