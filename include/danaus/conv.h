@@ -65,7 +65,6 @@ typedef struct danaus_conv_desc {
     danaus_dtype dtype;   /* of u, y and gates: f32 (0), f16, bf16, f64, c64 or c128 */
     danaus_effort effort; /* estimate: the tuning table, else the cost model; measure:
                              the table, else some tenths of a second; or table only */
-    int32_t correlate;    /* nonzero: correlations, below */
     int64_t batch;        /* plan for this batch, 0: large; any batch may be run */
     int32_t axes[4];      /* N_1 .. N_4 of sparse spectra, below; 0: 8 */
     int32_t keep[4];      /* how many of each; 0: all */
@@ -74,8 +73,15 @@ typedef struct danaus_conv_desc {
     int32_t height;        /* of planes, below; 0: rows */
     int32_t filter_height; /* 0: height */
     int32_t centre[2];     /* down, across; of centred and circular plans */
-    uint32_t reserved[4];
+    int32_t correlate;     /* nonzero: correlations, below */
+    int32_t signals;       /* a divisor of channels, 0: channels; below */
+    uint32_t reserved[2];
 } danaus_conv_desc;
+
+/* Filter banks: with fewer signals than channels, u and the gates are [batch][signals][length],
+   and channel h of y[batch][channels][length] is of signal h / (channels / signals), with the
+   filter that it has. A signal is transformed once for all its channels. CPUs only, without
+   gradients; unsupported elsewhere. */
 
 /* Planes: with a height, u, y and the gates are [batch][channels][height][length], k and dk
    are [filters][filter_height][filter_length], and
@@ -165,8 +171,9 @@ DANAUS_API danaus_status danaus_spectrum_update(
     const void *k_reverse, const void *skip);
 
 /* The same from device memory, in any real type `dtype`, or any complex one if the plan is
-   complex; numbers are rounded to the type of sums. On a GPU the work is enqueued on the device's stream, waits for nothing and can be
-   captured; the arrays must stay until it is done. On a CPU the work is done on return. */
+   complex; numbers are rounded to the type of sums. On a GPU the work is enqueued on the
+   device's stream, waits for nothing and can be captured; the arrays must stay until it is
+   done. On a CPU the work is done on return. */
 DANAUS_API danaus_status danaus_spectrum_update_from(
     danaus_spectrum *spectrum, danaus_device *device, danaus_dtype dtype, const void *k,
     const void *k_reverse, const void *skip);
@@ -414,6 +421,20 @@ DANAUS_API danaus_status danaus_stream_reset(danaus_stream *stream);
 DANAUS_API danaus_status danaus_stream_run(
     danaus_stream *stream, danaus_device *device, int64_t count, const void *u,
     void *y);
+
+/* From the next number on, the filters of `next` take the place of the stream's, without a
+   click. With r = min(1, (t + 1) / (fade + 1)) for number t from now, the new filters get r u[t]
+   and the old ones (1 - r) u[t], so that the tail of what came before rings out. Until then, that
+   is for fade + filter_length numbers, both are computed. fade >= 0; up to
+   DANAUS_STREAM_MOST_FADING replaced filters may still sound.
+
+   `next` is a stream of the same channels and type on the same device, which has seen no signal;
+   its filters may have another length. On success it belongs to the stream and is not destroyed
+   by the caller. The call only exchanges filters: create `next` in a thread without deadlines.
+   CPUs only; unsupported elsewhere. */
+#define DANAUS_STREAM_MOST_FADING 16
+DANAUS_API danaus_status
+danaus_stream_replace(danaus_stream *stream, danaus_stream *next, int64_t fade);
 
 #ifdef __cplusplus
 }

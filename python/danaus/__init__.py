@@ -17,6 +17,7 @@ from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Calibration, Factorization, factorize
 from danaus.hyena import Hyena, HyenaGradients, HyenaPlan
 from danaus.many import factorize_many
+from danaus.match import match_templates
 from danaus.model import Filling, Model, ModelCost, ModelInfo, ModelLayer
 from danaus.operator import Operator
 from danaus.patterns import Pattern, select_ks_pattern
@@ -36,7 +37,7 @@ __all__ = [
     "patterns", "Pattern", "select_ks_pattern",
     "Chain", "Condition", "apply",
     "add", "block_diag", "hstack", "kron", "vstack", "Operator",
-    "ConvGradients", "ConvPlan", "Spectrum", "convolve",
+    "ConvGradients", "ConvPlan", "Spectrum", "convolve", "match_templates",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Hyena", "HyenaGradients", "HyenaPlan",
     "Device", "DeviceInfo", "default_device", "list_devices",

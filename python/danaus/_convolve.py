@@ -16,14 +16,14 @@ from danaus._arrays import (
     operand,
     short_name,
 )
-from danaus.conv import (
+from danaus._conv_arguments import (
     KINDS,
-    ConvPlan,
     filter_rows,
     longest_of,
     signal_of,
     sizes,
 )
+from danaus.conv import ConvPlan
 from danaus.device import Device
 
 _MODES = {"full": 0, "same": 1, "valid": 2}

@@ -32,7 +32,7 @@ Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv (arXiv 2311.05908); docs/conv.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,13 +41,8 @@ from danaus._arrays import (
     INT,
     INT64,
     ElementType,
-    array_of,
-    checked,
     choose,
-    converted,
-    disjoint,
     element_code,
-    is_complex,
     numpy_dtype,
     operand,
     pointer,
@@ -55,21 +50,23 @@ from danaus._arrays import (
     sums_code,
     whole,
 )
+from danaus._conv_arguments import (
+    ACCURACIES,
+    KINDS,
+    call_for,
+    filters_of,
+    four,
+    like,
+    offsets_of,
+    one_axis,
+    result_like,
+    shapes_of,
+    sizes,
+    two_axes,
+)
 from danaus._library import check, ffi, lib, own, text
 from danaus.device import Device, chosen
 from danaus.plan import EFFORTS, ScratchBytes
-
-KINDS = {
-    "causal": lib.DANAUS_CAUSAL,
-    "circular": lib.DANAUS_CIRCULAR,
-    "bidirectional": lib.DANAUS_BIDIRECTIONAL,
-    "centred": lib.DANAUS_CENTRED,
-}
-_ACCURACIES = {
-    "by_type": lib.DANAUS_CONV_BY_TYPE,
-    "accurate": lib.DANAUS_CONV_ACCURATE,
-    "fast": lib.DANAUS_CONV_FAST,
-}
 
 
 class ConvGradients(NamedTuple):
@@ -81,142 +78,6 @@ class ConvGradients(NamedTuple):
     dk: np.ndarray | None = None
     dk_reverse: np.ndarray | None = None
     dskip: np.ndarray | None = None
-
-
-# ---- arguments ----
-
-
-def real_code(dtype: ElementType) -> int:
-    """The library's number of a real element type; TypeError for others."""
-    code = element_code(dtype)
-    if is_complex(code):
-        raise TypeError(f"this takes real numbers, not {short_name(code)}")
-    return code
-
-
-def signal_of(
-    u: Any, dtype: ElementType | None, code_of: Callable[[ElementType], int] = real_code
-) -> tuple[np.ndarray, int]:
-    """A signal as the library takes it, and its type: as named, else the array's, f64
-    for integers."""
-    array = array_of(u, "u")
-    if dtype is None:
-        dtype = "f64" if array.dtype.kind in "biu" else array.dtype
-    code = code_of(dtype)
-    return operand(u, code, "u"), code
-
-
-def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """Filters in the type of sums, of this shape."""
-    array, sums = np.asarray(k), sums_code(code)
-    halves = code == lib.DANAUS_BF16 and array.dtype == np.uint16
-    array = converted(array, sums, code if halves else None, what=what)
-    if _is_padded(array.shape, shape):
-        array = array.reshape(shape)
-    return checked(array, sums, what, shape=shape)
-
-
-def _is_padded(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """True if `shape` is `wanted` with more axes, of size 1."""
-    left = list(wanted)
-    for size in shape:
-        if left and size == left[0]:
-            left.pop(0)
-        elif size != 1:
-            return False
-    return not left
-
-
-def _one(value: Any, what: str, least: int) -> tuple[int, int]:
-    """0 for the axis that rows lack, and the number of their own."""
-    return 0, whole(value, what, least, INT if what == "centre" else INT64)
-
-
-def _two(value: Any, what: str, least: int) -> tuple[int, int]:
-    """The numbers of both axes of planes; 0 stands for two."""
-    if isinstance(value, int) and value == least == 0:
-        return 0, 0
-    if not isinstance(value, Sequence) or len(value) != 2:
-        raise ValueError(f"{what} of planes is (down, across), not {value!r}")
-    down, across = value
-    return whole(down, what, least, INT), whole(across, what, least, INT)
-
-
-def _shapes(desc: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of a row or plane, and of its filter."""
-    taps = desc.filter_length or desc.length
-    if not desc.height:
-        return (desc.length,), (taps,)
-    return (desc.height, desc.length), (desc.filter_height or desc.height, taps)
-
-
-def sizes(shape: Sequence[int]) -> str:
-    """A shape for people."""
-    return " x ".join(map(str, shape))
-
-
-def filter_rows(k: Any, axes: int = 1) -> np.ndarray:
-    """Filters as [filters][taps], of [taps] or with more axes, of size 1. Planes have
-    two axes of taps."""
-    array = np.asarray(k)
-    if array.ndim in (0, axes):
-        array = array[(None,) * (1 + axes - array.ndim)]
-    while array.ndim > 1 + axes and 1 in array.shape[:-axes]:
-        array = array.squeeze(array.shape.index(1))
-    return array
-
-
-def like(array: Any, u: np.ndarray, code: int, what: str) -> np.ndarray | None:
-    """An array of the signal's type and shape, or None."""
-    return None if array is None else operand(array, code, what, shape=u.shape)
-
-
-def result_like(out: Any, u: np.ndarray, code: int, *inputs: Any) -> np.ndarray:
-    """A new array like u, or `out` if that can be written and overlaps no input."""
-    if out is None:
-        return np.empty(u.shape, u.dtype)
-    checked(out, code, "out", shape=u.shape, writable=True)
-    for array in (u, *inputs):
-        if array is not None:
-            disjoint(out, "out", array, "an input")
-    return out
-
-
-def four(values: Sequence[int] | None, what: str) -> list[int]:
-    """Up to four numbers as four: zeros behind them."""
-    if values is None:
-        return [0] * 4
-    numbers = [whole(value, f"an entry of {what}", 0, INT) for value in values]
-    if len(numbers) > 4:
-        raise ValueError(f"{what} has {len(numbers)} entries, at most 4 are possible")
-    return numbers + [0] * (4 - len(numbers))
-
-
-def offsets_of(offsets: Any) -> tuple[int, Any]:
-    """How many packed sequences there are, and the library's numbers of where each
-    begins and the last one ends."""
-    array = np.asarray(offsets)
-    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"offsets have the shape {array.shape} and the type {array.dtype}: "
-            "they are whole numbers [sequences + 1]"
-        )
-    array = np.ascontiguousarray(array, np.int64)
-    return array.size - 1, ffi.from_buffer("int64_t[]", array)
-
-
-def longest_of(offsets: Any) -> int:
-    """The most numbers of a packed sequence, at least 1."""
-    count, starts = offsets_of(offsets)
-    return max([1, *(starts[i + 1] - starts[i] for i in range(count))])
-
-
-def _call(name: str, offsets: Any) -> Any:
-    """A function of the library, or that for packed sequences."""
-    return getattr(lib, name if offsets is None else name + "_packed")
-
-
-# ---- plans ----
 
 
 class ConvPlan:
@@ -234,6 +95,9 @@ class ConvPlan:
         number, or of planes (down, across). A centred plan is causal along an axis with
         centre 0. None: the middle tap, (taps - 1) // 2, of centred plans, else 0.
     correlate : correlations, in place of convolutions.
+    signals : rows of u and the gates for each sample, a divisor of channels (0:
+        channels): a filter bank. Channel h has signal h // (channels // signals). On
+        CPUs, without gradients.
     dtype : type of u, y and the gates: f32, f16, bf16, f64, c64 or c128.
     effort : "estimate", "measure" (tenths of a second) or "table".
     batch : plan for batch * channels rows, 0: many; calls may have any number.
@@ -257,6 +121,7 @@ class ConvPlan:
         kind: str = "causal",
         centre: int | Sequence[int] | None = None,
         correlate: bool = False,
+        signals: int = 0,
         dtype: ElementType = "f32",
         effort: str = "estimate",
         batch: int = 0,
@@ -268,22 +133,24 @@ class ConvPlan:
     ):
         desc = ffi.new("danaus_conv_desc *")
         desc.channels = self.channels = whole(channels, "channels", 1, INT64)
-        axes_of = _two if isinstance(length, Sequence) else _one
+        axes_of = two_axes if isinstance(length, Sequence) else one_axis
         desc.height, desc.length = axes_of(length, "length", 1)
         desc.filter_height, desc.filter_length = axes_of(taps, "taps", 0)
         desc.filters = whole(filters, "filters", 0, INT64)
+        desc.signals = whole(signals, "signals", 0, INT)
+        self.signals = desc.signals or self.channels
         desc.kind = choose(kind, KINDS, "kind")
         desc.dtype = self._code = element_code(dtype)
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.batch = whole(batch, "batch", 0, INT64)
         word = "by_type" if accuracy is None else accuracy
-        desc.accuracy = choose(word, _ACCURACIES, "accuracy")
+        desc.accuracy = choose(word, ACCURACIES, "accuracy")
         desc.axes, desc.keep = four(axes, "axes"), four(keep, "keep")
         desc.packed = self.packed = bool(packed)
         desc.correlate = self.correlate = bool(correlate)
         self.kind = kind
         self.filters = desc.filters or self.channels
-        self._row, self._filter = _shapes(desc)
+        self._row, self._filter = shapes_of(desc)
         self.length = self._row if desc.height else desc.length
         self.taps = self._filter if desc.height else self._filter[0]
         if centre is None:
@@ -315,7 +182,7 @@ class ConvPlan:
         number = whole(batch, "batch", 1, INT64)
         rows = [number] if offsets is None else offsets_of(offsets)
         forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
-        call = _call("danaus_conv_scratch_bytes", offsets)
+        call = call_for("danaus_conv_scratch_bytes", offsets)
         with chosen(self._device).in_use() as handle:
             check(call(self._handle, handle, *rows, forward, gradient))
         return ScratchBytes(forward[0], gradient[0])
@@ -331,16 +198,21 @@ class ConvPlan:
             return [self._batch(u)]
         count, starts = offsets_of(offsets)
         columns = starts[count]
-        if u.shape != (self.channels, columns):
+        if u.shape != (self.signals, columns):
             raise ValueError(
                 f"u has the shape {u.shape}, where the plan and the offsets need "
-                f"[{self.channels}, {columns}]"
+                f"[{self.signals}, {columns}]"
             )
         return [count, starts]
 
+    def _result_shape(self, u: np.ndarray) -> tuple[int, ...]:
+        """That of y: u's with the plan's channels."""
+        axis = -1 - len(self._row)
+        return (*u.shape[:axis], self.channels, *u.shape[axis + 1 or u.ndim :])
+
     def _batch(self, u: np.ndarray) -> int:
         """Rows of u over channels, after u was found to fit."""
-        rows = (self.channels, *self._row)
+        rows = (self.signals, *self._row)
         if u.shape[-len(rows) :] != rows:
             raise ValueError(
                 f"u has the shape {u.shape}, where the plan needs "
@@ -428,11 +300,11 @@ class Spectrum:
         rows = plan._rows(u, offsets)
         gates = [like(gate_in, u, plan._code, "gate_in")]
         gates.append(like(gate_out, u, plan._code, "gate_out"))
-        y = result_like(out, u, plan._code, *gates)
+        y = result_like(out, u, plan._code, *gates, shape=plan._result_shape(u))
         if not y.size:
             return y
         with chosen(plan._device).operands([u, *gates], [y]) as (handle, x, to):
-            call = _call("danaus_conv_execute", offsets)
+            call = call_for("danaus_conv_execute", offsets)
             check(call(plan._handle, handle, spectrum, *rows, *x, *to))
         return y
 
@@ -489,6 +361,6 @@ class Spectrum:
         with chosen(plan._device).operands(inputs, made) as (handle, x, to):
             desc.du, desc.dgate_in, desc.dgate_out = to[:3]
             desc.dk, desc.dk_reverse, desc.dskip = to[3:]
-            call = _call("danaus_conv_gradient", offsets)
+            call = call_for("danaus_conv_gradient", offsets)
             check(call(plan._handle, handle, spectrum, *rows, *x, desc))
         return ConvGradients(*made)

@@ -33,8 +33,14 @@ from danaus._arrays import (
     sums_code,
     whole,
 )
+from danaus._conv_arguments import (
+    ACCURACIES,
+    call_for,
+    filters_of,
+    offsets_of,
+    real_code,
+)
 from danaus._library import check, ffi, lib, own
-from danaus.conv import _ACCURACIES, _call, filters_of, offsets_of, real_code
 from danaus.device import Device, chosen
 from danaus.plan import EFFORTS
 
@@ -91,7 +97,7 @@ class HyenaPlan:
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.batch = whole(batch, "batch", 0, INT64)
         word = "by_type" if accuracy is None else accuracy
-        desc.accuracy = choose(word, _ACCURACIES, "accuracy")
+        desc.accuracy = choose(word, ACCURACIES, "accuracy")
         desc.packed = self.packed = bool(packed)
         self.filters = desc.filters or self.channels
         self.long_taps = desc.filter_length or self.length
@@ -106,7 +112,7 @@ class HyenaPlan:
         packed plans, columns."""
         forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
         number = whole(batch, "batch", 1, INT64)
-        call = _call("danaus_hyena_workspace_bytes", self.packed or None)
+        call = call_for("danaus_hyena_workspace_bytes", self.packed or None)
         check(call(self._handle, number, forward, gradient))
         return forward[0], gradient[0]
 
@@ -229,7 +235,7 @@ class Hyena:
         with chosen(plan._device).operands(inputs, [out]) as (handle, x, to):
             operands = self._operands(x)
             with _workspace(handle, size) as memory:
-                call = _call("danaus_hyena_execute", offsets)
+                call = call_for("danaus_hyena_execute", offsets)
                 check(call(plan._handle, handle, *rows, operands, memory, *to))
         return out
 
@@ -276,7 +282,7 @@ class Hyena:
             desc.du, desc.dtaps, desc.dbias, desc.dk, desc.dskip = to
             operands = self._operands(x[:3])
             with _workspace(handle, size) as memory:
-                call = _call("danaus_hyena_gradient", offsets)
+                call = call_for("danaus_hyena_gradient", offsets)
                 check(call(plan._handle, handle, *rows, operands, x[3], memory, desc))
         return HyenaGradients(*made)
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from danaus import records
 from danaus._arrays import convert, numbers_of
+from danaus._conv_arguments import four
 from danaus.chain import Chain
-from danaus.conv import four
 from danaus.factorize import factorize
 from danaus.patterns import Patterns, as_patterns, make
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from danaus._arrays import ElementType, operand
+from danaus._conv_arguments import filter_rows, filters_of, result_like, signal_of
 from danaus._library import check, ffi, lib
-from danaus.conv import filter_rows, filters_of, result_like, signal_of
 from danaus.device import Device, chosen
 
 

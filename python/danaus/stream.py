@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 
 from danaus._arrays import INT64, ElementType, operand, pointer, whole
+from danaus._conv_arguments import filter_rows, filters_of, real_code, result_like
 from danaus._library import check, ffi, lib, own
-from danaus.conv import filter_rows, filters_of, real_code, result_like
 from danaus.device import Device, chosen
+
+
+def _taps_of(k: Any) -> np.ndarray:
+    taps = filter_rows(k)
+    if taps.ndim != 2 or not taps.size:
+        raise ValueError(
+            f"k has the shape {np.shape(k)}, not [taps] or [filters][taps]"
+        )
+    return taps
 
 
 class Stream:
@@ -37,26 +46,48 @@ class Stream:
         dtype: ElementType | None = None,
         device: Device | str | None = None,
     ):
-        taps = filter_rows(k)
-        if taps.ndim != 2 or not taps.size:
-            raise ValueError(
-                f"k has the shape {np.shape(k)}, not [taps] or [filters][taps]"
-            )
+        taps = _taps_of(k)
         if dtype is None:
             wide = taps.dtype == np.float64 or taps.dtype.kind in "biu"
             dtype = "f64" if wide else "f32"
-        desc = ffi.new("danaus_stream_desc *")
-        desc.filters, desc.filter_length = taps.shape
         number = taps.shape[0] if channels is None else channels
-        desc.channels = self.channels = whole(number, "channels", 1, INT64)
-        desc.dtype = self._code = real_code(dtype)
-        k = filters_of(taps, self._code, taps.shape, "k")
+        self.channels = whole(number, "channels", 1, INT64)
+        self._code = real_code(dtype)
         self._device = device
         self._lock = threading.Lock()
-        place = ffi.new("danaus_stream **")
         with chosen(self._device).in_use() as handle:
-            check(lib.danaus_stream_create(handle, desc, pointer(k), place))
-            self._handle = own(place[0], lib.danaus_stream_destroy, handle)
+            made = self._create(handle, taps)
+            self._handle = own(made, lib.danaus_stream_destroy, handle)
+
+    def _create(self, handle: Any, taps: np.ndarray) -> Any:
+        """The library's stream of these filters."""
+        desc = ffi.new("danaus_stream_desc *")
+        desc.filters, desc.filter_length = taps.shape
+        desc.channels, desc.dtype = self.channels, self._code
+        k = filters_of(taps, self._code, taps.shape, "k")
+        place = ffi.new("danaus_stream **")
+        check(lib.danaus_stream_create(handle, desc, pointer(k), place))
+        return place[0]
+
+    def replace(self, k: Any, fade: int = 0) -> None:
+        """Filters k take the place of the present ones from the next value on, without
+        a click, while other threads may run the stream.
+
+        The share of the signal that k gets grows for `fade` values. The other filters
+        get the rest, which rings out. On CPUs.
+
+        k : filters [filters][taps], or [taps]; taps may be as many as before or not.
+        """
+        taps = _taps_of(k)
+        numbers = whole(fade, "fade", 0, INT64)
+        with chosen(self._device).in_use() as handle:
+            made = self._create(handle, taps)
+            with self._lock:
+                try:
+                    check(lib.danaus_stream_replace(self._handle, made, numbers))
+                except BaseException:
+                    lib.danaus_stream_destroy(made)
+                    raise
 
     def run(self, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The next values of every channel: y like u[channels][count], count >= 0.

@@ -1,5 +1,5 @@
-"""bench/gpu_conv.py, few_rows.py, packed_conv.py, hyena_layer.py and reduced_conv.py at
-small sizes: all records are there, results are right."""
+"""bench/gpu_conv.py, few_rows.py, planes.py, match.py, group.py, packed_conv.py,
+hyena_layer.py, reduced_conv.py at small sizes: all records are there and right."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -57,6 +57,37 @@ def test_the_benchmark_of_few_rows_runs(device: str, tmp_path):
     for r in records:
         assert min(float(r[f"{c}_ratio"]) for c in ("ready", "fresh", "step")) > 0
         assert 0 < float(r["error"]) < 3 * UNITS["bf16"]
+
+
+def test_the_benchmark_of_templates_runs(tmp_path):
+    (record,) = bench_records("match.py", tmp_path)
+    assert (record["templates"], record["taps"], record["length"]) == ("3", "20", "500")
+    assert min(float(record["seconds"]), float(record["scipy_ratio"])) > 0
+
+
+def test_the_benchmark_of_planes_runs(device: str, tmp_path):
+    records = bench_records("planes.py", tmp_path, "--device", device)
+    asked = [(r["size"], r["kind"], r["taps"]) for r in records]
+    kinds = ("causal", "centred", "circular")
+    assert asked == [
+        (size, kind, taps)
+        for size in ("9", "16")
+        for kind in kinds
+        for taps in ("3", size)
+    ]
+    for r in records:
+        assert min(float(r[f"{c}_ratio"]) for c in ("ready", "fresh", "step")) > 0
+        assert float(r["own"]) > 0 and 0 < float(r["error"]) < 1e-5
+        assert bool(r["scipy"]) == (device == "cpu" and r["kind"] != "circular")
+
+
+def test_the_benchmark_of_groups_runs(tmp_path):
+    pytest.importorskip("torch.distributed")
+    options = "--ranks", "2", "--device", "cpu"
+    (record,) = bench_records("group.py", tmp_path, *options)
+    assert (record["ranks"], record["length"], record["ratio"]) == ("2", "120", "1.00")
+    assert min(float(record["seconds"]), float(record["exchange"])) > 0
+    assert 0 < float(record["error"]) < 3 * UNITS["bf16"]
 
 
 def test_the_benchmark_of_any_length_runs(device: str, tmp_path):

@@ -90,6 +90,7 @@ class Guarded:
 def test_nothing_is_written_beside_the_results(rng, monkeypatch, dtype):
     guarded = Guarded()
     monkeypatch.setattr("danaus.conv.np", guarded)
+    monkeypatch.setattr("danaus._conv_arguments.np", guarded)
     monkeypatch.setattr("danaus.short.np", guarded)
     monkeypatch.setattr("danaus.stream.np", guarded)
     for kind in KINDS * 3:
@@ -490,6 +491,20 @@ def test_blocks_may_lie_in_memory_of_the_device(rng, device):
         places = (int(ffi.cast("uintptr_t", place)) for place in (source, target))
         run_in_place(stream, u.shape[1], *places)
     assert np.array_equal(y, once)
+
+
+def test_filters_of_a_stream_are_replaced_without_a_click(rng):
+    u, k, other = (rng.standard_normal(size) for size in (300, 30, 50))
+    stream = Stream(k)
+    parts = [stream.run(u[:100].copy())]
+    stream.replace(other, fade=49)
+    parts.append(stream.run(u[100:].copy()))
+    share = np.clip((np.arange(300) - 99) / 50, 0, 1)
+    wanted = np.convolve((1 - share) * u, k)[:300] + np.convolve(share * u, other)[:300]
+    assert np.allclose(np.concatenate(parts), wanted, atol=1e-12)
+    for wrong, sentence in (((np.ones((2, 3)),), "2 filters"), ((k, -1), "fade")):
+        with pytest.raises(ValueError, match=sentence):
+            stream.replace(*wrong)
 
 
 def test_a_stream_of_one_channel_takes_plain_rows(rng):

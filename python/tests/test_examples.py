@@ -141,3 +141,9 @@ def test_models_train_and_run_in_c(name, rng, tmp_path):
         assert trained.embed_tokens([np.arange(7, 20, dtype="i4")]).shape == (1, 16)
     if name == "train_vit.py":
         assert trained.classify(images[:3, None] / np.float32(255)).shape == (3, 2)
+
+
+def test_matched_filters_find_templates():
+    printed = run_example("matched_filters.py")
+    assert "begin at [ 2000 11000 20000 29000 38000]" in printed
+    assert "the wave begins at" in printed

@@ -15,6 +15,7 @@ from scipy import signal
 import danaus
 from danaus.torch import LongConv, LongConv2d, _conv_fft, freeze
 from danaus.torch.functional import convolve, long_conv, long_conv2d
+from danaus.torch.sequence_parallel import split_sequence
 
 KINDS = ("causal", "circular", "centred")
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -199,6 +200,7 @@ def test_convolve_is_that_of_scipy(mode, front, behind, rng):
         (lambda u, k: LongConv2d(3, (4, 0)), "a size of planes"),
         (lambda u, k: LongConv2d(3, 4, filter=k[:2]), "a filter"),
         (lambda u, k: LongConv2d(3, 4).stream(), "no streams"),
+        (lambda u, k: split_sequence(LongConv2d(3, 4), None), "takes no group"),
         (lambda u, k: convolve(u, k[:2]), "broadcast"),
         (lambda u, k: convolve(u, k[..., :0]), "k has to be"),
         (lambda u, k: convolve(u, k, "some"), "mode"),

@@ -103,6 +103,8 @@ static danaus_status gradient(
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "u, dy, gradients and a batch of at least 1 number are needed");
+    if (dn_conv_is_bank(&plan->p))
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "filter banks have no gradients");
     TRY(check_members(plan, o));
     TRY(check_overlaps(plan, o, x));
     conv_job job = job_of(plan, o);

@@ -131,6 +131,10 @@ static danaus_status check_problem(const conv_problem *p)
     if (dn_is_complex(p->dtype) && p->keep[0])
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "complex convolutions keep whole spectra");
+    if (p->signals < 0 || (p->signals && p->channels % p->signals))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%d signals for %" PRId64 " channels", p->signals,
+            p->channels);
     if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&
         p->effort != DANAUS_TABLE_ONLY)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", p->effort);
@@ -164,6 +168,8 @@ danaus_status dn_conv_plan_make(
     complete_box(&p);
     TRY(check_problem(&p));
     TRY(dn_conv_need(device, create, "long convolutions"));
+    if (dn_conv_is_bank(&p) && !device->backend->conv->has_banks)
+        return dn_conv_lacks(device, "filter banks: give each channel its signal");
     p.accuracy = dn_conv_accuracy(device, &p);
     danaus_conv_plan *made = dn_calloc(1, sizeof *made);
     if (!made)
@@ -329,10 +335,11 @@ static danaus_status execute(
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
     size_t bytes = dn_conv_array_bytes(plan, x);
+    size_t in = bytes / (size_t)dn_conv_share(&plan->p);
     byte_range to = { "y", y, bytes };
-    byte_range from[] = { { "u", u, bytes },
-                          { "gate_in", gate_in, bytes },
-                          { "gate_out", gate_out, bytes } };
+    byte_range from[] = { { "u", u, in },
+                          { "gate_in", gate_in, in },
+                          { "gate_out", gate_out, in } };
     TRY(dn_check_apart(1, &to, 3, from));
     conv_job job = {
         .products = 1,

@@ -1,4 +1,4 @@
-/* Streams: checks of the arguments, and which work is due when.
+/* Streams: checks of the arguments, and which work is due when. fade.c replaces filters.
 
    Taps below STREAM_HEAD are summed directly. Level l works in blocks of b = 64 4^l numbers.
    It has the taps from b up to 4 b, the last level those up to the end, in parts of b taps.
@@ -10,7 +10,7 @@
    only numbers before p, so y of the next block is ready in time. Products with past windows
    are computed while the block fills. */
 // SPDX-License-Identifier: Apache-2.0
-#include "conv/conv_plan.h"
+#include "conv/stream.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -23,14 +23,6 @@
 
 #define GROWTH     4
 #define MOST_BLOCK 16384
-
-struct danaus_stream {
-    const conv_backend *conv;
-    stream_engine *engine;
-    stream_shape shape;
-    int64_t time; /* numbers seen */
-    char device[32];
-};
 
 static stream_shape shape_of(const danaus_stream_desc *desc)
 {
@@ -108,9 +100,14 @@ danaus_status danaus_stream_create(
     s->conv = device->backend->conv;
     s->shape = shape_of(&d);
     snprintf(s->device, sizeof s->device, "%s", device->name);
-    danaus_status status = s->conv->stream_create(device, &s->shape, k, &s->engine);
+    stream_voice v = { .taps = d.filter_length };
+    danaus_status status =
+        device->backend->on_host ? dn_stream_make_room(s) : DANAUS_OK;
+    status = status ? status : s->conv->stream_create(device, &s->shape, k, &v.engine);
+    if (!status)
+        s->voice[s->voices++] = v;
     if (status != DANAUS_OK)
-        dn_free(s);
+        danaus_stream_destroy(s);
     else
         *stream = s;
     return status;
@@ -118,8 +115,12 @@ danaus_status danaus_stream_create(
 
 void danaus_stream_destroy(danaus_stream *stream)
 {
-    if (stream)
-        stream->conv->stream_destroy(stream->engine);
+    if (!stream)
+        return;
+    for (int i = 0; i < stream->voices; i++)
+        stream->conv->stream_destroy(stream->voice[i].engine);
+    dn_free(stream->u);
+    dn_free(stream->y);
     dn_free(stream);
 }
 
@@ -127,7 +128,12 @@ danaus_status danaus_stream_reset(danaus_stream *stream)
 {
     if (!stream)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a stream is needed");
-    stream->conv->stream_reset(stream->engine);
+    stream_voice *last = &stream->voice[stream->voices - 1];
+    for (stream_voice *v = stream->voice; v < last; v++)
+        stream->conv->stream_destroy(v->engine);
+    stream->voice[0] = (stream_voice){ .engine = last->engine, .taps = last->taps };
+    stream->voices = 1;
+    stream->conv->stream_reset(stream->voice[0].engine);
     stream->time = 0;
     return DANAUS_OK;
 }
@@ -150,7 +156,11 @@ danaus_status danaus_stream_run(
     size_t block = (size_t)(d->channels * count) * danaus_dtype_size(d->dtype);
     byte_range to = { "y", y, block }, from = { "u", u, block };
     TRY(dn_check_apart(1, &to, 1, &from));
-    TRY(stream->conv->stream_run(device, stream->engine, stream->time, count, u, y));
+    if (dn_stream_is_fading(stream))
+        return dn_stream_fade(stream, device, count, u, y);
+    const stream_voice *v = &stream->voice[stream->voices - 1];
+    TRY(stream->conv->stream_run(
+        device, v->engine, stream->time - v->from, count, u, y));
     stream->time += count;
     return DANAUS_OK;
 }

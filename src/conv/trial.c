@@ -21,6 +21,7 @@ static danaus_status choose_rows(
     int64_t batch = few ? p->batch : p->batch ? MIN(p->batch, many) : many;
     p->channels = few ? p->channels : MIN(p->channels, CEIL_DIV(many, batch));
     p->filters = shared ? 1 : p->channels;
+    p->signals = 0;
     t->rows = batch * p->channels;
     t->job.batch = batch;
     return DANAUS_OK;

@@ -54,6 +54,17 @@ static inline int64_t dn_conv_taps(const conv_problem *p)
     return p->height ? p->filter_height * p->filter_length : p->filter_length;
 }
 
+/* Channels of a signal, 1 unless it is a filter bank. */
+static inline int64_t dn_conv_share(const conv_problem *p)
+{
+    return p->signals ? p->channels / p->signals : 1;
+}
+
+static inline int dn_conv_is_bank(const conv_problem *p)
+{
+    return dn_conv_share(p) > 1;
+}
+
 /* The accuracy of plans that ask for none. */
 static inline danaus_conv_accuracy dn_conv_usual_accuracy(danaus_dtype dtype)
 {
@@ -310,6 +321,8 @@ struct conv_backend {
     const conv_kernel *(*kernel)(const danaus_device *dev, int index);
     /* Fewer rows than that are planned for by their number. */
     int64_t few_rows;
+    /* True if channels of a job may share signals (filter banks). */
+    int has_banks;
     /* The terms of the model for a kernel, with built-in seconds; returns their number. */
     int (*terms)(
         const danaus_device *dev, const conv_kernel *k,

@@ -21,6 +21,9 @@ static int64_t shorter(int64_t length)
     return length > MOST && length <= DANAUS_CONV_MOST_LENGTH ? length % MOST : length;
 }
 
+/* Of planes, which have the memory of as many rows. */
+static int32_t lower(int32_t height) { return height > 16 ? height % 17 : height; }
+
 /* Frequencies of a row's spectrum that do not come from its length: where it is sparse, a
    row of one number may have 16^4 of them. */
 static int64_t frequencies(const danaus_conv_desc *d)
@@ -98,11 +101,14 @@ static void convolve(
 {
     int64_t filters = d->filters ? d->filters : d->channels;
     int64_t taps = d->filter_length ? d->filter_length : d->length;
+    int64_t height = d->height ? d->height : 1;
     danaus_dtype dtype = d->dtype ? d->dtype : DANAUS_F32, sums = sums_of(dtype);
     int is_right = d->packed && ascend(offsets, d->length);
     int64_t columns = is_right ? offsets[SEQUENCES] : d->length;
-    if (!small(d->channels, d->length) || !small(filters, taps) ||
-        d->channels > MOST_SPARSE / frequencies(d) || columns > 3 * d->length)
+    taps *= d->filter_height ? d->filter_height : height;
+    columns *= height;
+    if (!small(d->channels, d->length * height) || !small(filters, taps) ||
+        d->channels > MOST_SPARSE / frequencies(d) || columns > 3 * d->length * height)
         return;
     int both_ways = d->kind == DANAUS_BIDIRECTIONAL;
     int64_t rows = d->channels * columns;
@@ -130,6 +136,8 @@ static void plan(danaus_conv_desc d, const int64_t *offsets)
     danaus_conv_plan *made = NULL;
     d.length = shorter(d.length);
     d.filter_length = shorter(d.filter_length);
+    d.height = lower(d.height);
+    d.filter_height = lower(d.filter_height);
     for (int i = 0; i < 4; i++) /* so that n stays below MOST */
         if (d.axes[i] > 16 && d.axes[i] <= DANAUS_CONV_MOST_LENGTH)
             d.axes[i] = d.axes[i] % 2 ? 3 : 16;

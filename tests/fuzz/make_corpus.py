@@ -209,11 +209,12 @@ def sounds():
 
 def descriptions():
     """Fields in the order of danaus_conv_desc, _short_desc and _stream_desc."""
-    def conv(*fields, kind=0, dtype=0, effort=0, correlate=0, batch=0, axes=(0, 0, 0, 0),
-             keep=(0, 0, 0, 0), packed=0, accuracy=0, plane=(0, 0, 0, 0), reserved=0):
-        return b"\0" + struct.pack("<4q4iq14iI", *fields, kind, dtype, effort, correlate,
-                                   batch, *axes, *keep, packed, accuracy, *plane,
-                                   reserved)
+    def conv(*fields, kind=0, dtype=0, effort=0, batch=0, axes=(0, 0, 0, 0),
+             keep=(0, 0, 0, 0), packed=0, accuracy=0, plane=(0, 0, 0, 0), correlate=0,
+             signals=0, reserved=0):
+        return b"\0" + struct.pack("<4q3i4xq16iI", *fields, kind, dtype, effort, batch,
+                                   *axes, *keep, packed, accuracy, *plane, correlate,
+                                   signals, reserved)
     put("conv", "plain", conv(3, 50, 0, 0))
     put("conv", "circular", conv(2, 31, 40, 1, kind=1, dtype=2))
     put("conv", "both_ways", conv(4, 100, 7, 2, kind=2, dtype=4))
@@ -228,7 +229,7 @@ def descriptions():
     put("conv", "many_filters", conv(1 << 40, 5, 1, 1 << 40))
     put("conv", "negative", conv(-1, -1, -1, -1))
     put("conv", "reserved", conv(1, 5, 0, 0, reserved=1))
-    put("conv", "packed", conv(2, 30, 0, 0, packed=1) + bytes(12) + struct.pack("<4q", 0, 7, 7, 30))
+    put("conv", "packed", conv(2, 30, 0, 0, packed=1) + bytes(4) + struct.pack("<4q", 0, 7, 7, 30))
     put("conv", "fast", conv(2, 64, 0, 0, accuracy=1))
     put("conv", "plane", conv(2, 9, 3, 0, kind=3, plane=(7, 4, 1, 2)))
     put("conv", "complex", conv(2, 40, 9, 0, kind=1, dtype=5))

@@ -83,7 +83,7 @@ static void descriptions_are_checked(void **state)
     d = good, d.keep[0] = 1, d.axes[0] = d.axes[3] = 1 << 30;
     refuse(device, d, DANAUS_ERR_SHAPE);
     d = good, d.batch = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
-    d = good, d.reserved[3] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.reserved[1] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     danaus_conv_plan *plan = NULL;
     assert_status(danaus_conv_plan_create(NULL, &good, &plan), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_conv_plan_create(device, NULL, &plan), DANAUS_ERR_ARGUMENT);

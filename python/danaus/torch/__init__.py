@@ -25,6 +25,7 @@ from danaus.torch.monarch_mixer import MonarchMixerLayer
 from danaus.torch.multivariate_conv import MultivariateConv
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed
+from danaus.torch.sequence_parallel import average_gradients, split_sequence
 from danaus.torch.structure import apply_structure, structure_of
 
 # One line for each module.
@@ -37,6 +38,7 @@ __all__ = [
     "ShortConv",
     "ChebyshevConv", "MonarchConv", "MultivariateConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
+    "average_gradients", "split_sequence",
     "apply_structure", "load_compressed", "save_compressed", "structure_of",
 ]
 # fmt: on

@@ -6,20 +6,21 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from danaus._arrays import need_one_of
-from danaus.conv import four
+from danaus._conv_arguments import four
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
 from danaus.torch._conv_ops import (
     has_kernels,
     run_long_conv,
     run_short_conv,
 )
+from danaus.torch._errors import fail
 from danaus.torch._ops import in_transform, is_traced, sum_dtype
+from danaus.torch._split import Split, on_whole_rows, size_of, split_of
 
 KINDS = ("causal", "circular", "bidirectional", "centred")
 LAYOUTS = ("channels_first", "channels_last")
@@ -31,11 +32,6 @@ _TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 # ---- what arguments have to be ----
-
-
-def fail(sentence: str) -> NoReturn:
-    """The error of an argument that is wrong."""
-    raise ValueError("danaus: " + sentence)
 
 
 def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
@@ -189,9 +185,9 @@ def planned_batch(u: Tensor, offsets: Tensor | None = None) -> int:
     return batch if channels * batch < FEW_ROWS and offsets is None else 0
 
 
-def offsets_of(offsets, u: Tensor, dim: int = 2) -> Tensor | None:
+def offsets_of(offsets, u: Tensor, dim: int = 2, pieces: int = 1) -> Tensor | None:
     """Where packed sequences begin along a dimension of u, and where the last one ends:
-    checked, in the memory of the host."""
+    checked, in the memory of the host. u is one of so many pieces."""
     if offsets is None:
         return None
     if not isinstance(offsets, Tensor):
@@ -209,10 +205,11 @@ def offsets_of(offsets, u: Tensor, dim: int = 2) -> Tensor | None:
         fail("packed sequences are a batch of 1, and at least one")
     if not is_traced() and not offsets.is_meta:
         falls = (offsets[1:] < offsets[:-1]).any()  # differences might overflow
-        if offsets[0] != 0 or offsets[-1] != u.shape[dim] or falls:
+        columns = pieces * u.shape[dim]
+        if offsets[0] != 0 or offsets[-1] != columns or falls:
             fail(
                 f"offsets are {offsets.tolist()}; they ascend from 0 to the "
-                f"{u.shape[dim]} numbers of u"
+                f"{columns} numbers of u"
             )
     return offsets
 
@@ -233,6 +230,7 @@ def long_conv(
     offsets: Tensor | Sequence[int] | None = None,
     accuracy: str | None = None,
     centre: int | None = None,
+    group=None,
 ) -> Tensor:
     """``gate_out * (k (*) p + skip * p)`` with ``p = gate_in * u``.
 
@@ -269,6 +267,11 @@ def long_conv(
     centre : int
         Of centred and circular convolutions: ``k[centre]`` multiplies ``p[t]``. None:
         the middle tap, ``(taps - 1) // 2``, of centred ones, and 0 of circular ones.
+    group : ProcessGroup, True or "world" (the default group)
+        u, the gates and the result are this rank's pieces of longer rows: rank r has
+        numbers r n to (r + 1) n - 1 of each, n on every rank. Filters are whole and the
+        same on all ranks, offsets those of the whole rows (docs/python.md, Several
+        GPUs).
 
     Returns
     -------
@@ -279,11 +282,20 @@ def long_conv(
     ValueError
         Shapes, types or devices that do not fit.
     """
+    call = gate_in, gate_out, k, k_reverse, skip, kind, axes, keep, offsets, centre
+    split = split_of(group, u, call=call)
     u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
     taps = k.shape[-1] if isinstance(k, Tensor) and k.dim() else 1
     form = sparse_of(axes, keep, kind) or centred_form(centre, taps, kind)
-    gates = gate_in, gate_out
-    return run_rows(u, (k, k_reverse, skip), gates, kind, form, offsets, accuracy)
+    offsets = offsets_of(offsets, u, pieces=size_of(group))
+    filters, gates = (k, k_reverse, skip), (gate_in, gate_out)
+    if split is None:
+        return run_rows(u, filters, gates, kind, form, offsets, accuracy)
+    filters = filters_of(u, *filters, kind)
+    check_packed(offsets, kind, form)
+    own = [split.of_all(x, len(filters[0])) for x in filters]
+    options = kind, axes, keep, offsets, accuracy, centre
+    return split_long_conv(split, (u, *gates), own, *options)
 
 
 def run_rows(u, filters, gates, kind: str, form: list[int], offsets, accuracy):
@@ -314,6 +326,18 @@ def _run_samples(u: Tensor, filters, gates, kind: str, form: list[int], accuracy
     return run_rows(rows[0], own, rows[1:], kind, form, None, accuracy).view(u.shape)
 
 
+def split_long_conv(split: Split, rows: Sequence, filters: list, *options) -> Tensor:
+    """`long_conv` of pieces of u and the gates. filters: k, k_reverse and skip of this
+    rank's channels, by their parts."""
+
+    def run(x: Tensor, n: int) -> Tensor:
+        there = iter(x.unbind(1))
+        u, *gates = (None if row is None else next(there) for row in rows)
+        return long_conv(u, *(x[n] for x in filters), *gates, *options)
+
+    return on_whole_rows(run, [x for x in rows if x is not None], split)
+
+
 def short_conv(
     u: Tensor,
     k: Tensor,
@@ -321,6 +345,7 @@ def short_conv(
     layout: str = "channels_first",
     centred: bool = False,
     offsets: Tensor | Sequence[int] | None = None,
+    group=None,
 ) -> Tensor:
     """``y[t] = bias + sum_s k[s] u[t + shift - s]`` for each channel.
 
@@ -337,6 +362,8 @@ def short_conv(
     bias : Tensor [channels]
     offsets : Tensor or whole numbers, as for `long_conv`
         u is packed sequences, a batch of 1; y[t] depends on its own sequence only.
+    group : ProcessGroup, True or "world"
+        u and the result are pieces of longer rows, as for `long_conv`.
 
     Returns
     -------
@@ -349,15 +376,26 @@ def short_conv(
     """
     need_one_of(LAYOUTS, layout, "layout")
     check_signal(u)
-    channels = u.shape[1 if layout == "channels_first" else 2]
+    last = layout == "channels_last"
+    channels = u.shape[2 if last else 1]
+    split = split_of(group, u, channels, call=(k, bias, layout, centred, offsets))
     check_tensor("k", k, (channels, None), u.device)
     if not 1 <= k.shape[1] <= MOST_TAPS:
         fail(f"k has {k.shape[1]} taps; 1 to {MOST_TAPS} are possible")
     if bias is not None:
         check_tensor("bias", bias, (channels,), u.device)
     k, bias = (_as(x, sum_dtype(u.dtype)) for x in (k, bias))
-    last = layout == "channels_last"
-    offsets = offsets_of(offsets, u, 1 if last else 2)
+    offsets = offsets_of(offsets, u, 1 if last else 2, size_of(group))
+    if split is not None:
+        k, bias = (split.of_all(x, channels) for x in (k, bias))
+        y = on_whole_rows(
+            lambda x, n: short_conv(
+                x[:, 0], k[n], bias[n], centred=centred, offsets=offsets
+            ),
+            [u.mT if last else u],
+            split,
+        )
+        return y.mT if last else y
     run = run_short_conv if has_kernels(u.device) else _conv1d_short_conv
     y = run(u.contiguous(), k, bias, last, bool(centred))
     if offsets is None or k.shape[1] == 1:

@@ -47,6 +47,8 @@ class FilterConv(Traceable):
     skip : Parameter [filters] or None
     """
 
+    needs_whole_rows = True
+
     def __init__(
         self,
         channels: int,

@@ -14,10 +14,13 @@ from danaus.torch._conv_functions import (
     check_signal,
     check_tensor,
     fail,
+    long_conv,
     offsets_of,
+    short_conv,
 )
 from danaus.torch._conv_ops import has_kernels, run_hyena
 from danaus.torch._ops import sum_dtype
+from danaus.torch._split import Split, on_whole_rows, size_of, split_of
 
 MOST_ORDER = 8
 
@@ -72,6 +75,7 @@ def hyena(
     skip: Tensor | None = None,
     accuracy: str | None = None,
     offsets: Tensor | Sequence[int] | None = None,
+    group=None,
 ) -> Tensor:
     """The Hyena operator. Let z be a causal short convolution of every row of u, and
     x_0, ..., x_{order-1}, v its rows in groups of `channels`. With
@@ -95,6 +99,8 @@ def hyena(
         As for `long_conv`.
     offsets : Tensor [sequences + 1] of int32 or int64, or whole numbers
         u is packed sequences, a batch of 1, as for `long_conv`.
+    group : ProcessGroup, True or "world"
+        u and the result are pieces of longer rows, as for `long_conv`.
 
     Returns
     -------
@@ -106,7 +112,16 @@ def hyena(
         Shapes, types or devices that do not fit.
     """
     operands = operands_of(u, taps, bias, k, skip)
-    offsets, accuracy = offsets_of(offsets, u), accuracy_of(accuracy)
+    channels, filters = len(operands[1]) // (len(operands[3]) + 2), operands[3].shape[1]
+    split = split_of(group, u, channels, call=(*operands[1:], accuracy, offsets))
+    offsets = offsets_of(offsets, u, pieces=size_of(group))
+    if split is not None:
+        u, taps, bias, *long = operands
+        own = split.filters(filters)
+        long = [None if x is None else x[:, own] for x in long]
+        options = {"accuracy": accuracy, "offsets": offsets}
+        return split_hyena(split, u, taps, bias, *long, filters, **options)
+    accuracy = accuracy_of(accuracy)
     if not has_kernels(u.device):
         return fft_hyena(*operands, offsets)
     return run_hyena(*operands, offsets, accuracy)
@@ -124,3 +139,29 @@ def mix_heads(z: Tensor, head_dim: int, conv: Callable[[Tensor], Tensor]) -> Ten
     p = (x_1[:, :, :, None] * v[:, :, None]).flatten(1, 3)
     w = conv(p).unflatten(1, (-1, head_dim, head_dim))
     return (x_0[:, :, :, None] * w).sum(2).flatten(1, 2)
+
+
+def split_hyena(
+    split: Split, u, taps, bias, k, skip, filters: int, head_dim: int = 1, **options
+) -> Tensor:
+    """`hyena`, or the operator with heads, of pieces of u. k [order - 1, any, taps] and
+    skip are those of this rank's channels, of so many filters."""
+    check_tensor("taps", taps, (u.shape[1], None), u.device)
+    groups = u.shape[1] // split.channels
+    few = [None if x is None else x.unflatten(0, (groups, -1)) for x in (taps, bias)]
+    few = [split.of_all(x, split.channels, 1) for x in few]
+    long = [split.by_parts(x, filters, 1) for x in (k, skip)]
+
+    def run(x: Tensor, n: int) -> Tensor:
+        taps, bias = (None if x[n] is None else x[n].flatten(0, 1) for x in few)
+        k, skip = (x[n] for x in long)
+        if head_dim == 1:
+            return hyena(x.flatten(1, 2), taps, bias, k, skip, **options)
+        k, skip = k[0], None if skip is None else skip[0]
+        return mix_heads(
+            short_conv(x.flatten(1, 2), taps, bias, offsets=options["offsets"]),
+            head_dim,
+            lambda p: long_conv(p, k, skip=skip, **options),
+        )
+
+    return on_whole_rows(run, u.unflatten(1, (groups, -1)).unbind(1), split)

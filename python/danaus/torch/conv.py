@@ -34,11 +34,14 @@ from danaus.torch._conv_functions import (
     run_rows,
     short_conv,
     sparse_of,
+    split_long_conv,
 )
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._ops import in_transform, is_traced, ops
 from danaus.torch._packed import Freezable, Prepared, Traceable, wait
+from danaus.torch._split import Splittable, size_of, split_of
 from danaus.torch.functional import ACTIVATIONS, activation_name, wants_gradients
+from danaus.torch.implicit import HyenaFilter
 
 __all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
 
@@ -63,7 +66,7 @@ def keeps(module: Freezable, rows: Sequence[Tensor | None]) -> bool:
     return not wants_gradients(there if frozen else [*there, *module.parameters()])
 
 
-class LongConv(Freezable):
+class LongConv(Freezable, Splittable):
     """A long convolution of every channel with a filter of its own, or a shared one.
 
     Parameters
@@ -88,6 +91,8 @@ class LongConv(Freezable):
         Sparse spectra, as for `long_conv`.
     accuracy : None, "accurate" or "fast"
         Accuracy in 16 bits on GPUs, as for `long_conv`.
+    group : ProcessGroup, True or "world"
+        Signals are pieces of longer ones, as for `long_conv`.
 
     Attributes
     ----------
@@ -103,7 +108,7 @@ class LongConv(Freezable):
     module. Without gradients a CPU keeps the transformed filter as long as the filter
     has the same bits; a GPU transforms it at each call. Frozen modules (`freeze`) keep
     it for the latest length, and call no filter module for that length again. CUDA
-    graphs transform filters whenever they run.
+    graphs transform filters whenever they run, and so do modules with a group.
     """
 
     def __init__(
@@ -120,10 +125,12 @@ class LongConv(Freezable):
         keep: Sequence[int] | None = None,
         accuracy: str | None = None,
         centre: int | None = None,
+        group=None,
         device=None,
         dtype=None,
     ):
         super().__init__()
+        self._set_group(group)
         need_one_of(KINDS, kind, "kind")
         filters, taps = filter_sizes(channels, length, filters, taps)
         self.channels, self.length, self.kind = channels, length, kind
@@ -180,11 +187,17 @@ class LongConv(Freezable):
             with torch.no_grad():
                 w.copy_(x)
 
-    def filters_for(self, length: int) -> tuple[Tensor, Tensor | None]:
-        """k and k_reverse for signals of that length."""
+    def filters_for(
+        self, length: int, own: slice | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """k and k_reverse for signals of that length, of all filters or own ones."""
         if self.filter is None:
-            return self.weight, self.weight_reverse
-        k, *k_reverse = self._pair(self.filter(length))
+            found = self.weight, self.weight_reverse
+        elif own is not None and isinstance(self.filter, HyenaFilter):
+            found, own = self._pair(self.filter(length, own)), None
+        else:
+            found = self._pair(self.filter(length))
+        k, *k_reverse = (_part(x, own) for x in found)
         return k, k_reverse[0] if k_reverse else None
 
     def forward(
@@ -200,11 +213,20 @@ class LongConv(Freezable):
         return self._run(u, gate_in, gate_out, offsets, self._form)
 
     def _run(self, u, gate_in, gate_out, offsets, form: list[int]) -> Tensor:
+        split = split_of(self.group, u, call=(gate_in, gate_out, offsets))
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
-        offsets = offsets_of(offsets, u)
+        offsets = offsets_of(offsets, u, pieces=size_of(self.group))
         check_packed(offsets, self.kind, form)
         if u.shape[1] != self.channels:
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
+        if split is not None:
+            own = split.filters(self.filters)
+            length = _longest(u, offsets, split.ranks.size)
+            filters = *self.filters_for(length, own), _part(self.skip, own)
+            filters = [split.by_parts(x, self.filters) for x in filters]
+            options = self.kind, self.axes, self.keep, offsets, self.accuracy
+            options += (self.centre,)
+            return split_long_conv(split, (u, gate_in, gate_out), filters, *options)
         if keeps(self, [u, gate_in, gate_out]):
             return self._infer(u, gate_in, gate_out, offsets, form)
         length = u.shape[2] if self.filter is None else _longest(u, offsets)
@@ -262,12 +284,17 @@ class LongConv(Freezable):
         return f"{self.channels}, {self.length}, {self.kind!r}{rest}"
 
 
-def _longest(u: Tensor, offsets: Tensor | None) -> int:
-    """The length of u, or of the longest of packed sequences."""
-    return u.shape[2] if offsets is None else max(1, int(offsets.diff().max()))
+def _longest(u: Tensor, offsets: Tensor | None, pieces: int = 1) -> int:
+    """The length of u, one of so many pieces, or of the longest of packed sequences."""
+    return pieces * u.shape[2] if offsets is None else max(1, int(offsets.diff().max()))
 
 
-class ShortConv(Traceable):
+def _part(x: Tensor | None, own: slice | None) -> Tensor | None:
+    """Filters of a range, or all."""
+    return x if x is None or own is None else x[own]
+
+
+class ShortConv(Traceable, Splittable):
     """A depthwise convolution with short filters (`short_conv`), then an activation.
 
     Parameters
@@ -278,6 +305,8 @@ class ShortConv(Traceable):
     activation : None, "relu", "gelu", "silu" or "gelu_tanh"
     centred : bool
         True: y[t] depends on as many values after t as before. False: on none after t.
+    group : ProcessGroup, True or "world"
+        Signals are pieces of longer ones, as for `long_conv`.
 
     Attributes
     ----------
@@ -295,10 +324,12 @@ class ShortConv(Traceable):
         activation: str | None = None,
         *,
         centred: bool = False,
+        group=None,
         device=None,
         dtype=None,
     ):
         super().__init__()
+        self._set_group(group)
         if channels < 1 or not 1 <= taps <= MOST_TAPS:
             fail(f"{channels} channels of {taps} taps; 1 to {MOST_TAPS} are possible")
         need_one_of(LAYOUTS, layout, "layout")
@@ -317,7 +348,7 @@ class ShortConv(Traceable):
     def forward(
         self, u: Tensor, offsets: Tensor | Sequence[int] | None = None
     ) -> Tensor:
-        options = self.layout, self.centred, offsets
+        options = self.layout, self.centred, offsets, self.group
         return self.activate(short_conv(u, self.weight, self.bias, *options))
 
     def activate(self, y: Tensor) -> Tensor:

@@ -53,6 +53,8 @@ class LongConv2d(LongConv):
     called each time.
     """
 
+    needs_whole_rows = True  # and no group (split_sequence)
+
     def __init__(
         self,
         channels: int,

@@ -25,10 +25,19 @@ from danaus.torch._hyena_functions import (
     mix_heads,
     operands_of,
     run_hyena,
+    split_hyena,
 )
 from danaus.torch._ops import ops, sum_dtype
 from danaus.torch._packed import Freezable, Prepared, is_hooked, wait
-from danaus.torch.conv import LongConv, ShortConv, _longest, keeps, wants_gradients
+from danaus.torch._split import Split, Splittable, size_of, split_of
+from danaus.torch.conv import (
+    LongConv,
+    ShortConv,
+    _longest,
+    _part,
+    keeps,
+    wants_gradients,
+)
 from danaus.torch.projections import from_rows, is_usual, to_rows
 
 __all__ = ["GatedLongConv", "HyenaOperator"]
@@ -49,7 +58,7 @@ def _check_heads(width: int, head_dim: int, filters: int | None) -> int:
     return heads if filters is None else filters
 
 
-class _Mixer(Freezable):
+class _Mixer(Freezable, Splittable):
     """What both layers are: projections, a short convolution of rows, and long ones,
     which convolutions() lists."""
 
@@ -60,9 +69,11 @@ class _Mixer(Freezable):
         long: torch.nn.Module,
         bias: bool,
         head_dim: int,
+        group,
         made: dict,
     ):
         super().__init__()
+        self._set_group(group)
         self.width, self.head_dim = width, head_dim
         self.in_proj = torch.nn.Linear(width, short.channels, bias=bias, **made)
         self.short, self.long = short, long
@@ -73,12 +84,14 @@ class _Mixer(Freezable):
         """The long convolutions, in the order in which they are applied."""
         raise NotImplementedError
 
-    def filters_for(self, length: int) -> tuple[Tensor, Tensor | None]:
+    def filters_for(
+        self, length: int, own: slice | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """k [order - 1, filters, taps] and skip [order - 1, filters] for sequences of
-        that length."""
+        that length, or the own ones of the filters."""
         convs = self.convolutions()
-        k = _stacked([conv.filters_for(length)[0] for conv in convs])
-        skips = [conv.skip for conv in convs]
+        k = _stacked([conv.filters_for(length, own)[0] for conv in convs])
+        skips = [_part(conv.skip, own) for conv in convs]
         return k, None if skips[0] is None else _stacked(skips)
 
     def forward(
@@ -97,9 +110,14 @@ class _Mixer(Freezable):
     def mix(self, u: Tensor, offsets: Tensor | Sequence[int] | None = None) -> Tensor:
         """`hyena` of u [batch, (order + 1) width, length] with the current filters."""
         check_signal(u)
-        offsets = offsets_of(offsets, u)
         convs = self.convolutions()
-        if self.head_dim > 1 or any(map(is_hooked, (self.short, *convs))):
+        hooked = any(map(is_hooked, (self.short, *convs)))
+        sizes = self.width, self.head_dim, (offsets,)
+        split = None if hooked else split_of(self.group, u, *sizes)
+        offsets = offsets_of(offsets, u, pieces=size_of(self.group))
+        if split is not None:
+            return self._mix_split(split, u, offsets)
+        if hooked or self.head_dim > 1:
             return self._mix_by_calls(u, offsets)
         if keeps(self, [u]):
             return self._infer(u, offsets)
@@ -108,10 +126,20 @@ class _Mixer(Freezable):
         short = self.short.weight, self.short.bias
         return hyena(u, *short, k, skip, convs[0].accuracy, offsets)
 
+    def _mix_split(self, split: Split, u: Tensor, offsets: Tensor | None) -> Tensor:
+        """The same of a piece of u."""
+        long = self.convolutions()[0]
+        length = _longest(u, offsets, split.ranks.size)
+        k, skip = self.filters_for(length, split.filters(long.filters))
+        operands = u, self.short.weight, self.short.bias, k, skip, long.filters
+        options = {"accuracy": long.accuracy, "offsets": offsets}
+        return split_hyena(split, *operands, self.head_dim, **options)
+
     def _shorten(self, u: Tensor, offsets: Tensor | None) -> Tensor:
         """The short convolution of rows u."""
         if not is_hooked(self.short):
-            return short_conv(u, self.short.weight, self.short.bias, offsets=offsets)
+            options = {"offsets": offsets, "group": self.group}
+            return short_conv(u, self.short.weight, self.short.bias, **options)
         last = self.short.layout == "channels_last"
         return self.short(u.mT, offsets).mT if last else self.short(u, offsets)
 
@@ -209,6 +237,8 @@ class GatedLongConv(_Mixer):
         with one filter and skip for head n. They take d times the time and memory.
         Source: Fu et al., Hungry Hungry Hippos, ICLR 2023 (arXiv 2212.14052), whose
         code has the outputs in another order; used by M2-GPT (arXiv 2310.12109).
+    group : ProcessGroup, True or "world"
+        x is a piece of longer sequences, as for `long_conv`.
 
     Attributes
     ----------
@@ -227,18 +257,20 @@ class GatedLongConv(_Mixer):
         filter=None,
         accuracy: str | None = None,
         head_dim: int = 1,
+        group=None,
         device=None,
         dtype=None,
     ):
         made = {"device": device, "dtype": dtype}
         filters = _check_heads(width, head_dim, filters)
-        own = {"filters": filters, "skip": skip, "filter": filter}
+        own = {"filters": filters, "skip": skip, "filter": filter, "group": group}
         super().__init__(
             width,
-            ShortConv(3 * width, taps, "channels_last", **made),
+            ShortConv(3 * width, taps, "channels_last", group=group, **made),
             LongConv(width * head_dim, length, accuracy=accuracy, **own, **made),
             bias,
             head_dim,
+            group,
             made,
         )
 
@@ -281,6 +313,7 @@ class HyenaOperator(_Mixer):
         convolutions.
     head_dim : int
         Channels of a head, as for `GatedLongConv`; above 1 only at order 2.
+    group : as for `GatedLongConv`
 
     Attributes
     ----------
@@ -300,6 +333,7 @@ class HyenaOperator(_Mixer):
         filter: object | Sequence = None,
         accuracy: str | None = None,
         head_dim: int = 1,
+        group=None,
         device=None,
         dtype=None,
     ):
@@ -312,12 +346,12 @@ class HyenaOperator(_Mixer):
         given = filter if isinstance(filter, (list, tuple)) else [filter] * (order - 1)
         if len(given) != order - 1:
             fail(f"{len(given)} filters for {order - 1} convolutions")
-        own = {"filters": filters, "skip": skip, "accuracy": accuracy}
+        own = {"filters": filters, "skip": skip, "accuracy": accuracy, "group": group}
         sizes = width * head_dim, length
         convs = [LongConv(*sizes, filter=f, **own, **made) for f in given]
-        short = ShortConv((order + 1) * width, taps, **made)
+        short = ShortConv((order + 1) * width, taps, group=group, **made)
         long = torch.nn.ModuleList(convs)
-        super().__init__(width, short, long, bias, head_dim, made)
+        super().__init__(width, short, long, bias, head_dim, group, made)
         self.order, self.accuracy = order, accuracy
 
     def convolutions(self) -> Sequence[LongConv]:

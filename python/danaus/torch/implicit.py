@@ -14,7 +14,7 @@ from torch import Tensor
 
 from danaus.torch._conv_functions import fail
 from danaus.torch._packed import Traceable
-from danaus.torch.projections import to_rows
+from danaus.torch.projections import is_usual, rows_by, to_rows
 
 __all__ = ["HyenaFilter"]
 
@@ -67,9 +67,9 @@ class _Window(torch.nn.Module):
         self.deltas.copy_(deltas[None, None])
 
     @torch.no_grad()
-    def forward(self, t: Tensor) -> Tensor:
-        """[channels, length] of t [length]."""
-        found = torch.outer(-self.deltas[0, 0].abs(), t).exp_()
+    def forward(self, t: Tensor, own: slice | Tensor) -> Tensor:
+        """[channels, length] of t [length], for own channels."""
+        found = torch.outer(-self.deltas[0, 0, own].abs(), t).exp_()
         return found.add_(self.shift) if self.shift else found
 
 
@@ -186,27 +186,35 @@ class HyenaFilter(Traceable):
                 if isinstance(layer, torch.nn.Linear):
                     layer.reset_parameters()
 
-    def forward(self, length: int | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """k [channels, length], or k and k_reverse; all values without a length."""
+    def forward(
+        self, length: int | None = None, own: slice | Tensor = slice(None)
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """k [channels, length], or k and k_reverse; all values without a length. own:
+        for which channels."""
         length = self.length if length is None else length
         if not 1 <= length <= self.length:
             fail(f"a filter of {length} values; this one has at most {self.length}")
         # autocast does not know the device meta.
         kind = "cpu" if self.bias.is_meta else self.bias.device.type
         with torch.autocast(kind, enabled=False):
-            k = self._values(self.implicit_filter, length)
+            k = self._values(self.implicit_filter, length, own)
             if self.implicit_filter_rev is None:
                 return k
-            return k, self._values(self.implicit_filter_rev, length)
+            return k, self._values(self.implicit_filter_rev, length, own)
 
-    def _values(self, network: torch.nn.ModuleList, length: int) -> Tensor:
+    def _values(self, network: torch.nn.ModuleList, length: int, own) -> Tensor:
         x = self.pos_emb.z[:, :length].mT
         f = self.factor * self.implicit_filter[1].freq.T
         for layer in network[:-1:2]:
             x = torch.sin(f * to_rows(layer, x.mT))
-        k = to_rows(network[-1], x.mT)[0]
+        last = network[-1]
+        if is_usual(last):
+            bias = None if last.bias is None else last.bias[own]
+            k = rows_by(last.weight[own], bias, x.mT)[0]
+        else:
+            k = last(x.mT).mT[0, own]
         if self.modulation is not None:
-            k = k * self.modulation(self.pos_emb.t[0, :length, 0])
+            k = k * self.modulation(self.pos_emb.t[0, :length, 0], own)
         return k
 
     def complete(self, state: dict[str, Tensor], prefix: str) -> None:

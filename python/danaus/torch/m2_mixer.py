@@ -14,6 +14,13 @@ from torch import Tensor
 
 from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
 from danaus.torch._packed import Traceable, is_hooked
+from danaus.torch._split import (
+    Split,
+    Splittable,
+    on_whole_rows,
+    size_of,
+    split_of,
+)
 from danaus.torch.conv import _longest
 from danaus.torch.functional import autocast
 from danaus.torch.implicit import HyenaFilter
@@ -25,7 +32,7 @@ __all__ = ["M2Mixer"]
 _INPUT_EPSILON = 1e-5  # of the normalisation before mixing
 
 
-class M2Mixer(Traceable):
+class M2Mixer(Traceable, Splittable):
     """Mixes a sequence in place of attention, and looks both ways:
 
         x1, x2, v = short_filter(in_linear(u)),   u = x, or layernorm(x)
@@ -47,7 +54,7 @@ class M2Mixer(Traceable):
         True: u is normalised ("hyena_training_additions" of the authors' code).
     filter : dict
         Options of both `HyenaFilter`.
-    accuracy : as for `LongConv`.
+    accuracy, group : as for `LongConv`.
 
     Attributes
     ----------
@@ -66,10 +73,12 @@ class M2Mixer(Traceable):
         normed: bool = False,
         filter: dict | None = None,
         accuracy: str | None = None,
+        group=None,
         device=None,
         dtype=None,
     ):
         super().__init__()
+        self._set_group(group)
         made = {"device": device, "dtype": dtype}
         options = {"features": 5, "order": 128, "learned": True} | (filter or {})
         options |= {"reverse": bidirectional} | made
@@ -89,13 +98,45 @@ class M2Mixer(Traceable):
     ) -> Tensor:
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
-        offsets = offsets_of(offsets, x, 1)
+        split = split_of(self.group, x, self.width, call=(offsets,))
+        offsets = offsets_of(offsets, x, 1, size_of(self.group))
         u = autocast(x if self.layernorm is None else self.layernorm(x))
+        if split is not None:
+            return from_rows(self.out_linear, self._mix_split(split, u, offsets))
+        length = _longest(u.mT, offsets)
         x1, x2, v = self._parts(u, offsets)
-        y = self._convolve(self.filter_fn, v, x1, x2, offsets)
+        y = self._convolve(self._filter(self.filter_fn, length), v, x1, x2, offsets)
         if self.filter_fn2 is not None:
-            y = y + self._convolve(self.filter_fn2, u.mT, None, None, offsets)
+            filters = self._filter(self.filter_fn2, length)
+            y = y + self._convolve(filters, u.mT, None, None, offsets)
         return from_rows(self.out_linear, y)
+
+    def _mix_split(self, split: Split, u: Tensor, offsets) -> Tensor:
+        """All but the projections, of a piece of u."""
+        if is_hooked(self.short_filter):
+            fail("a mixer with a group cannot have hooks on its short filter alone")
+        short, own = self.short_filter, split.filters(self.width)
+        few = [x.unflatten(0, (3, -1)) for x in (short.taps(), short.bias)]
+        taps, bias = (split.of_all(x, self.width, 1) for x in few)
+        length = _longest(u.mT, offsets, split.ranks.size)
+        long = [
+            [split.by_parts(x, self.width) for x in self._filter(fn, length, own)]
+            for fn in (self.filter_fn, self.filter_fn2)
+            if fn is not None
+        ]
+
+        def run(x: Tensor, n: int) -> Tensor:
+            rows = x[:, :3].flatten(1, 2), taps[n].flatten(0, 1), bias[n].flatten()
+            x1, x2, v = short_conv(*rows, offsets=offsets).chunk(3, 1)
+            filters, *others = ([k[n] for k in each] for each in long)
+            y = self._convolve(filters, v, x1, x2, offsets)
+            for filters in others:
+                y = y + self._convolve(filters, x[:, 3], None, None, offsets)
+            return y
+
+        rows = to_rows(self.in_linear, u).chunk(3, 1)
+        more = [] if self.filter_fn2 is None else [u.mT]
+        return on_whole_rows(run, [*rows, *more], split)
 
     def _parts(self, u: Tensor, offsets) -> list[Tensor]:
         """x1, x2 and v [batch, width, length]. A usual layer computes them one by one,
@@ -110,8 +151,14 @@ class M2Mixer(Traceable):
             for (weight, bias), few in zip(parts, taps)
         ]
 
-    def _convolve(self, filter: HyenaFilter, u, gate_in, gate_out, offsets) -> Tensor:
-        made = filter(_longest(u, offsets))
+    def _filter(
+        self, filter: HyenaFilter, length: int, own: slice = slice(None)
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """k, k_reverse and skip of own channels."""
+        made = filter(length, own)
         k, k_reverse = made if isinstance(made, tuple) else (made, None)
+        return k, k_reverse, filter.bias[own]
+
+    def _convolve(self, filters, u, gate_in, gate_out, offsets) -> Tensor:
         options = {"kind": self.kind, "offsets": offsets, "accuracy": self.accuracy}
-        return long_conv(u, k, k_reverse, filter.bias, gate_in, gate_out, **options)
+        return long_conv(u, *filters, gate_in, gate_out, **options)

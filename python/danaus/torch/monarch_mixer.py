@@ -160,6 +160,8 @@ class MonarchMixerLayer(Traceable):
         numbers; inputs of another width or type, or longer ones.
     """
 
+    needs_whole_rows = True
+
     def __init__(
         self,
         width: int,

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import short_conv
+from danaus.torch._split import Splittable
 
 __all__ = ["ShortFilter"]
 
 
-class ShortFilter(torch.nn.Module):
+class ShortFilter(torch.nn.Module, Splittable):
     """A short causal depthwise convolution, with the parameters of Conv1d:
     ``weight[h, 0, j]`` multiplies ``u[h, t - (taps - 1) + j]``. u is [batch, channels,
     length]; with offsets it is packed."""
@@ -34,4 +35,5 @@ class ShortFilter(torch.nn.Module):
         return self.weight[:, 0].flip(1)
 
     def forward(self, u: Tensor, offsets=None) -> Tensor:
-        return short_conv(u, self.taps(), self.bias, offsets=offsets)
+        options = {"offsets": offsets, "group": self.group}
+        return short_conv(u, self.taps(), self.bias, **options)

@@ -42,6 +42,7 @@ void dn_conv_forward(
    next channel, so that rows that share a filter follow each other. */
 typedef struct conv_place {
     int64_t first, length; /* of its row, numbers of the arrays */
+    int64_t signal;        /* what is read begins there */
     int64_t beside;        /* numbers of other groups before it, in grouped arrays */
     int64_t filter, window;
 } conv_place;
@@ -52,6 +53,22 @@ conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
 conv_source dn_conv_source(
     const cpu_engine *e, conv_input from, const conv_place *at, range used,
     conv_side side);
+
+/* One of a job's products. */
+typedef struct product_job {
+    const conv_job *job;
+    const conv_product *product;
+} product_job;
+
+/* The window of an item; tables and z are set before. */
+void dn_conv_product_window(
+    const cpu_engine *e, const product_job *j, int64_t item, conv_window *w);
+
+/* A product of a filter bank (bank.c), in so much scratch. */
+void dn_conv_run_bank(
+    cpu_device *dev, const cpu_engine *e, const product_job *product, void *scratch);
+size_t dn_conv_bank_bytes(
+    const cpu_device *dev, const cpu_engine *e, const conv_job *job);
 
 /* The sums of job->filter, in so much scratch. */
 void dn_conv_sum_filters(

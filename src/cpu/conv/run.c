@@ -20,8 +20,6 @@
 #define LONG_NUMBERS 32768
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768
-/* No exponent of f64 is larger. */
-#define MOST_SHIFT 1100
 /* Bytes of the next row that are fetched early. */
 #define AHEAD 16384
 
@@ -302,97 +300,10 @@ static void transform(danaus_device *dev, const conv_call *c, void *scratch)
 
 /* ---- products ---- */
 
-static size_t row_offset(const cpu_engine *e, const conv_place *at, int grouped)
-{
-    int64_t first = at->first + (grouped ? at->beside : 0);
-    return (size_t)first * danaus_dtype_size(e->p.dtype);
-}
-
-/* NULL stays NULL. */
-static const void *row_of(
-    const cpu_engine *e, const void *data, const conv_place *at, int grouped)
-{
-    return data ? (const char *)data + row_offset(e, at, grouped) : NULL;
-}
-
-conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
-{
-    int64_t each = dn_conv_windows_of(&e->frame, job), windows = e->frame.windows;
-    int64_t channel = item / each, window = item % each;
-    conv_place at = { .filter = channel / (e->p.channels / e->p.filters) };
-    if (job->packed) {
-        const packed_window *w = &job->packed[window];
-        at.first = channel * job->columns + w->offset;
-        at.length = w->length;
-        at.window = w->number;
-    } else {
-        int64_t batch = window / windows, rows = e->p.channels;
-        int64_t numbers = dn_conv_numbers(&e->p);
-        at.first = (batch * rows + channel) * numbers;
-        at.beside = batch * (e->frame.groups - 1) * rows * numbers;
-        at.length = e->frame.length;
-        at.window = window % windows;
-    }
-    return at;
-}
-
-conv_source dn_conv_source(
-    const cpu_engine *e, conv_input from, const conv_place *at, range used,
-    conv_side side)
-{
-    return (conv_source){
-        .data = row_of(e, from.data, at, from.grouped & CONV_GROUPED_DATA),
-        .factor = row_of(e, from.factor, at, from.grouped & CONV_GROUPED_FACTOR),
-        .conjugate = from.conjugate,
-        .length = at->length,
-        .from = used.from,
-        .to = used.to,
-        .periodic = e->frame.periodic,
-        .view = dn_conv_view(&e->frame, side),
-    };
-}
-
-/* The power of two that a spectrum lacks. Memory of the caller's may hold anything. */
-static int shift_of(const cpu_engine *e, const void *spectra, int64_t filter)
-{
-    const conv_note *notes = dn_conv_notes(e, spectra, e->p.filters);
-    return CLAMP(notes[filter].shift, -MOST_SHIFT, MOST_SHIFT);
-}
-
-/* One of a job's products. */
-typedef struct product_job {
-    const conv_job *job;
-    const conv_product *product;
-} product_job;
-
 static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window *w)
 {
     (void)extra;
-    const product_job *j = l->arg;
-    const conv_product *p = j->product;
-    const cpu_engine *e = l->e;
-    conv_place at = dn_conv_place(e, j->job, item);
-    conv_span s = dn_conv_span(&e->frame, at.length, at.window, p->adjoint);
-    w->code = e->code;
-    w->source =
-        dn_conv_source(e, p->x, &at, s.used, p->adjoint ? CONV_MEETS_BACK : CONV_MEETS);
-    w->view = dn_conv_view(&e->frame, p->adjoint ? CONV_MAKES_BACK : CONV_MAKES);
-    w->sinks = p->sinks;
-    for (int i = 0; i < p->sinks; i++) {
-        const conv_sink *to = &p->sink[i];
-        w->sink[i].data =
-            (char *)to->data + row_offset(e, &at, to->grouped & CONV_GROUPED_DATA);
-        w->sink[i].factor =
-            row_of(e, to->factor, &at, to->grouped & CONV_GROUPED_FACTOR);
-        w->sink[i].conjugate = to->conjugate;
-    }
-    w->start = s.start;
-    w->out = (range){ s.y.from - s.start, s.y.to - s.start };
-    w->fold = p->adjoint ? -e->frame.fold : e->frame.fold;
-    w->mode = p->adjoint ? CONV_CORRELATE : CONV_MULTIPLY;
-    w->spectrum =
-        (const char *)j->job->spectrum + (size_t)at.filter * e->base.filter_bytes;
-    w->scaling.up = shift_of(e, j->job->spectrum, at.filter);
+    dn_conv_product_window(l->e, l->arg, item, w);
 }
 
 static int rescale_row(
@@ -420,6 +331,10 @@ static void run_job(
 {
     for (int i = 0; i < job->products; i++) {
         product_job one = { job, &job->product[i] };
+        if (dn_conv_is_bank(&e->p)) {
+            dn_conv_run_bank((cpu_device *)dev, e, &one, scratch);
+            continue;
+        }
         conv_loop l = row_loop(dev, e, job);
         l.arg = &one;
         l.scratch = scratch;
@@ -435,6 +350,8 @@ static size_t call_bytes(danaus_device *dev, const conv_call *c)
     const conv_job *job = c->job;
     conv_loop l = job ? row_loop(dev, e, job) : filter_loop(dev, e);
     size_t rows = !job || job->products ? loop_bytes(&l) : 0;
+    if (job && dn_conv_is_bank(&e->p))
+        rows = dn_conv_bank_bytes(l.dev, e, job);
     size_t sums = job && job->sums ? dn_conv_sums_bytes(l.dev, e, job) : 0;
     return MAX(rows, sums);
 }
@@ -483,6 +400,7 @@ static void describe(const conv_engine *engine, conv_cut cut, text *to)
 const conv_backend dn_cpu_conv = {
     .kernel = kernel_at,
     .few_rows = DN_CPU_FEW_ROWS,
+    .has_banks = 1,
     .terms = dn_cpu_conv_terms,
     .work = dn_cpu_conv_work,
     .create = create,

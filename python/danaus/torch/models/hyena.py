@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from danaus.torch._conv_functions import fail, long_conv, short_conv
-from danaus.torch._hyena_functions import hyena, mix_heads
+from danaus.torch._hyena_functions import hyena, mix_heads, split_hyena
+from danaus.torch._split import Split, Splittable, split_of
 from danaus.torch.functional import ACTIVATIONS, activation_name
 from danaus.torch.implicit import HyenaFilter
 from danaus.torch.models.base import Config, Generates, init_usual, need_sizes
 from danaus.torch.models.blocks import Blocks
-from danaus.torch.models.loss import cross_entropy
+from danaus.torch.models.loss import cross_entropy, mean_loss
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, wide
 from danaus.torch.models.packing import Packing, Sequences, packing_of
 from danaus.torch.projections import from_rows, to_rows
@@ -91,7 +93,7 @@ def _taps_of(c: Any) -> int:
     return c.filter_taps
 
 
-class HyenaMixer(nn.Module):
+class HyenaMixer(nn.Module, Splittable):
     """The Hyena operator with the names of the authors' checkpoints; c has the numbers
     of a `HyenaConfig`."""
 
@@ -117,12 +119,16 @@ class HyenaMixer(nn.Module):
     def forward(
         self, u: Tensor, offsets: Tensor | None = None, longest: int | None = None
     ) -> Tensor:
-        rows = to_rows(self.in_proj, u)
         longest = u.shape[1] if longest is None else longest
-        k = self.filter_fn(min(longest, self.filter_taps))
-        skip = self.filter_fn.bias
+        length, skip = min(longest, self.filter_taps), self.filter_fn.bias
+        call = offsets, longest
+        split = split_of(self.group, u, u.shape[2], self.head_dim, call)
+        rows = to_rows(self.in_proj, u)
         taps = self.short_filter.taps(), self.short_filter.bias
-        if self.head_dim > 1:
+        if split is not None:
+            y = self._mix_split(split, rows, taps, length, offsets)
+        elif self.head_dim > 1:
+            k = self.filter_fn(length)
             y = mix_heads(
                 short_conv(rows, *taps, offsets=offsets),
                 self.head_dim,
@@ -130,9 +136,19 @@ class HyenaMixer(nn.Module):
             )
         else:
             each = self.order - 1, self.filters
-            k, skip = k.unflatten(0, each), skip.unflatten(0, each)
-            y = hyena(rows, *taps, k, skip, offsets=offsets)
+            k = self.filter_fn(length).unflatten(0, each)
+            y = hyena(rows, *taps, k, skip.unflatten(0, each), offsets=offsets)
         return from_rows(self.out_proj, y)
+
+    def _mix_split(self, split: Split, rows: Tensor, taps, length: int, offsets):
+        """The operator of a piece of the rows, with the filters of own channels."""
+        every = torch.arange(len(self.filter_fn.bias)).unflatten(
+            0, (self.order - 1, -1)
+        )
+        own = every[:, split.filters(self.filters)].to(rows.device)
+        k = self.filter_fn(length, own.flatten()).unflatten(0, own.shape)
+        long = k, self.filter_fn.bias[own], self.filters
+        return split_hyena(split, rows, *taps, *long, self.head_dim, offsets=offsets)
 
 
 class Mlp(nn.Module):
@@ -222,7 +238,7 @@ class HyenaPreTrained(Sequences):
 
     def packing(self, ids: Tensor, mask: Tensor | None, offsets: Any) -> Packing:
         c, table = self.config, self.get_input_embeddings().weight
-        return packing_of(ids, mask, offsets, c.longest, c.rows, table)
+        return packing_of(ids, mask, offsets, c.longest, c.rows, table, self.group)
 
     def run(self, ids: Tensor, packing: Packing) -> Tensor:
         """Rows of the last norm, packed if the sequences are."""
@@ -275,12 +291,13 @@ class HyenaForCausalLM(HyenaPreTrained, Generates):
         table = self.get_input_embeddings().weight
         if labels is not None:
             labels = packing.shifted(packing.pack(labels)).flatten()
+            counted = packing.counted(labels)
         if loss_only:
-            return LogitsOutput(cross_entropy(h.flatten(0, 1), table, labels))
+            return LogitsOutput(cross_entropy(h.flatten(0, 1), table, labels, counted))
         logits = nn.functional.linear(h, table)
         loss = None
         if labels is not None:
-            loss = nn.functional.cross_entropy(wide(logits.flatten(0, 1)), labels)
+            loss = mean_loss(wide(logits.flatten(0, 1)), labels, counted)
         return LogitsOutput(loss, packing.unpack(logits))
 
     def prepare_inputs_for_generation(

@@ -16,10 +16,10 @@ class _CrossEntropy(torch.autograd.Function):
     """The gradients of the sum are computed with it, while its scores are there."""
 
     @staticmethod
-    def forward(ctx, h, table, labels, is_trained):
+    def forward(ctx, h, table, labels, counted, is_trained):
         exact = torch.float64 if h.dtype == torch.float64 else torch.float32
         counts = (labels != IGNORED)[:, None]
-        count = counts.sum().to(exact)
+        count = (counts.sum() if counted is None else counted).to(exact)
         labels = labels[:, None].where(counts, 0)
         loss = h.new_zeros((), dtype=exact)
         rows = max(1, _MOST_SCORES // len(table))
@@ -44,15 +44,27 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx, dloss):
         dh, dtable, count = ctx.saved_tensors
         each = dloss / count
-        return (dh * each).to(dh.dtype), (dtable * each).to(dh.dtype), None, None
+        dtable = (dtable * each).to(dh.dtype)
+        return (dh * each).to(dh.dtype), dtable, None, None, None
 
 
-def cross_entropy(h: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+def cross_entropy(
+    h: Tensor, table: Tensor, labels: Tensor, counted: Tensor | None = None
+) -> Tensor:
     """The mean cross-entropy of scores h table^T [rows, words] with labels [rows], of
     those that are not -100; in f32 at least. No more than 2^27 scores are in memory.
+    counted: what the sum is divided by in place of their number.
 
     h [rows, width] and table [words, width] are cast under autocast.
     """
     h, table = autocast(h), autocast(table)
     is_trained = torch.is_grad_enabled() and (h.requires_grad or table.requires_grad)
-    return _CrossEntropy.apply(h, table, labels, is_trained)
+    return _CrossEntropy.apply(h, table, labels, counted, is_trained)
+
+
+def mean_loss(scores: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
+    """The same of scores [rows, words]."""
+    if counted is None:
+        return torch.nn.functional.cross_entropy(scores, labels)
+    total = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
+    return total / counted.to(total)

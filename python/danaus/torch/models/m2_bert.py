@@ -23,6 +23,7 @@ from danaus.torch.models.base import (
     need_sizes,
 )
 from danaus.torch.models.blocks import Blocks
+from danaus.torch.models.loss import mean_loss
 from danaus.torch.models.m2 import OPTIONS, mixer_of, mlp_of
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified, wide
 from danaus.torch.models.packing import Packing, Sequences, packing_of
@@ -170,7 +171,7 @@ class M2BertModel(M2BertPreTrained):
         c = self.config
         most = min(c.long_conv_l_max, c.max_position_embeddings)
         table = self.get_input_embeddings().weight
-        return packing_of(ids, mask, offsets, most, c.vocab_size, table)
+        return packing_of(ids, mask, offsets, most, c.vocab_size, table, self.group)
 
     def run(self, ids: Tensor, types: Tensor | None, packing: Packing) -> Tensor:
         """Rows of the last layer, packed if the sequences are."""
@@ -246,7 +247,8 @@ class M2BertForMaskedLM(M2BertPreTrained):
         labels = packing.pack(labels).flatten()
         asked = labels != -100 if label_places is None else label_places
         logits = self.cls.predictions(h.flatten(0, 1)[asked], table)
-        loss = nn.functional.cross_entropy(wide(logits), labels[asked])
+        labels = labels[asked]
+        loss = mean_loss(wide(logits), labels, packing.counted(labels))
         return LogitsOutput(loss, logits)
 
 

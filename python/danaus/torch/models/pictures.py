@@ -54,6 +54,7 @@ class Pictures(Pretrained):
     """A model of pixels; its configuration has `SIZES`."""
 
     main_input_name = "pixel_values"
+    needs_whole_rows = True
     supports_gradient_checkpointing = True
     sizes: ClassVar[tuple[str, ...]] = ()  # other numbers that are at least 1
 
