@@ -75,7 +75,7 @@ typedef struct danaus_conv_desc {
     int32_t centre[2];     /* down, across; of centred and circular plans */
     int32_t correlate;     /* nonzero: correlations, below */
     int32_t signals;       /* a divisor of channels, 0: channels; below */
-    uint32_t reserved[2];
+    uint32_t reserved[8];
 } danaus_conv_desc;
 
 /* Filter banks: with fewer signals than channels, u and the gates are [batch][signals][length],
