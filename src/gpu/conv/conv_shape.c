@@ -16,11 +16,12 @@
 #define BLOCK 256
 /* Threads of a multiprocessor for which there are to be registers: of points in f32, where
    tiles have few threads; where rows are stored alone, are pairs or, in f32, halves of windows,
-   which are half as many numbers; where other rows are read, or rows have factors. Half of them
-   in f64. */
-#define MOST_RESIDENT 1024
-#define RESIDENT      768
-#define FEW_RESIDENT  512
+   which are half as many numbers; where other rows are read, or rows have factors; where these, or
+   taps, are complex. Half of them in f64. */
+#define MOST_RESIDENT  1024
+#define RESIDENT       768
+#define FEW_RESIDENT   512
+#define LEAST_RESIDENT 256
 /* Columns of a matrix that lie together in memory: more gain nothing. */
 #define MOST_COLUMNS 16
 #define EACH         256 /* threads where each makes a number (texts/conv_lay.cu) */
@@ -330,6 +331,7 @@ void dn_gpu_conv_use(
     int has_taps = c->load == GPU_CONV_TAPS || c->store == GPU_CONV_TAPS;
     int is_most = !has_rows && !has_taps && l->team < TEAM && s->sums == DANAUS_F32;
     int resident = is_few ? FEW_RESIDENT : is_most ? MOST_RESIDENT : RESIDENT;
+    resident = s->complex && (sums || has_rows || has_taps) ? LEAST_RESIDENT : resident;
     const struct {
         const char *name;
         int64_t value;

@@ -57,12 +57,12 @@ FN void add_taps(
     S sign, S *to)
 {
     int64 from = t->filter * t->taps + first;
-    const GLOBAL S *own = (const GLOBAL S *)k;
+    const GLOBAL S *own = (const GLOBAL S *)k + place_of_tap(t, from);
     S found[MOST_RADIX];
     UNROLL for (int q = 0; q < MOST_RADIX && t->type == OWN_TYPE; q++)
     {
         if (q < count)
-            found[q] = own[place_of_tap(t, from + (is_tap(j + q * step, there) ? j + q * step : 0))];
+            found[q] = own[(1 + IS_COMPLEX) * (is_tap(j + q * step, there) ? j + q * step : 0)];
     }
     UNROLL for (int q = 0; q < MOST_RADIX && t->type != OWN_TYPE; q++)
     {
@@ -206,15 +206,16 @@ FN void put_some(
     const taps *t, GLOBAL S *to, int64 first, int there, int j, int step, int count, S sign,
     const S *v)
 {
+    to += place_of_tap(t, first);
     UNROLL for (int q = 0; q < MOST_RADIX && !t->is_more; q++)
     {
         if (q < count && is_tap(j + q * step, there))
-            to[place_of_tap(t, first + j + q * step)] = sign * v[q];
+            to[(1 + IS_COMPLEX) * (j + q * step)] = sign * v[q];
     }
     UNROLL for (int q = 0; q < MOST_RADIX && t->is_more; q++)
     {
         if (q < count && is_tap(j + q * step, there))
-            to[place_of_tap(t, first + j + q * step)] += sign * v[q];
+            to[(1 + IS_COMPLEX) * (j + q * step)] += sign * v[q];
     }
 }
 
