@@ -608,7 +608,7 @@ said records "[r['extras'] for r in v] == ['plain', 'gated', 'sparse']" "of ever
 said records.1 "v['seconds'] > 0 and v['bytes_per_second'] * v['seconds'] > 6399" "is measured"
 ok "for people" danaus bench conv --suite convs.csv --dtype f64 --threads 1
 ok "three lines" test "$(wc -l < out)" -eq 3
-refuses 1 "no real element type" "types that convolutions lack" danaus bench conv --suite convs.csv --dtype c64 --json
+refuses 1 "keep whole spectra" "sparse complex convolutions" danaus bench conv --suite convs.csv --dtype c64 --json
 
 ok "tune" danaus tune --suite small.csv --batch 16 --layout first -o table.csv
 if command -v script > /dev/null; then

@@ -79,7 +79,7 @@ def make_inputs():
     a, i = np.ones((3, 8), "f4"), np.ones((3, 8), "i4")
     write_safetensors(pathlib.Path("two.st"), {"a": ("F32", a), "b": ("F32", a)})
     write_safetensors(pathlib.Path("integers.st"), {"i": ("I32", i)})
-    pathlib.Path("convs").write_text("causal,64,64,2,4,plain\n")
+    pathlib.Path("convs").write_text("causal,64,64,2,4,sparse\n")
     pathlib.Path("suite").write_text("# a suite\nwhat is this\n")
     pathlib.Path("batch").write_text('"1,8,8,1",0\n')
     pathlib.Path("list").mkdir()
@@ -219,7 +219,7 @@ FAILURES = {
         "w.npy has 8 targets, and x.npy 3 inputs",
     "conv x.npy x.npy x.npy -o y.npy": "x.npy is a second file of filters",
     "conv x.npy complex.npy -o y.npy": "complex.npy has an array of c64: real numbers with",
-    "bench conv --suite convs --dtype c64": "c64 (5) is no real element type",
+    "bench conv --suite convs --dtype c64": "complex convolutions keep whole spectra",
     "transform circulant 8 --values complex.npy -o t.st":
         "complex.npy is complex (c64), and real numbers (f32) are needed",
     f"transform dft {2**31} -o t.st": f"{2**31} is no length of a transform: 1 to {2**31 - 1} are",
