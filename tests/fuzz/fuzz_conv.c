@@ -71,7 +71,8 @@ static int ascend(const int64_t *offsets, int64_t most)
     return right;
 }
 
-static void run_row(const operands *o)
+/* Filter banks have no gradients. */
+static void run_row(const operands *o, int is_bank)
 {
     const void *u = o->u;
     expect(
@@ -79,7 +80,8 @@ static void run_row(const operands *o)
         DANAUS_OK);
     expect(
         danaus_conv_gradient(
-            o->plan, device, o->spectrum, 1, u, NULL, NULL, u, &o->to) == DANAUS_OK);
+            o->plan, device, o->spectrum, 1, u, NULL, NULL, u, &o->to) ==
+        (is_bank ? DANAUS_ERR_UNSUPPORTED : DANAUS_OK));
 }
 
 static void run_packed(const operands *o, int is_right)
@@ -123,7 +125,7 @@ static void convolve(
     if (d->packed)
         run_packed(&o, is_right);
     else
-        run_row(&o);
+        run_row(&o, d->signals && d->signals != d->channels);
     danaus_spectrum_destroy(spectrum);
     free(k);
     free(u);
