@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import centre_of, check_tensor, fail
-from danaus.torch._planes import check_plane_kind, long_conv2d, planes_of
+from danaus.torch._planes import check_plane_kind, long_conv2d, planes_of, suits_fft
 from danaus.torch.conv import LongConv
 
 __all__ = ["LongConv2d", "long_conv2d"]
@@ -111,10 +111,10 @@ class LongConv2d(LongConv):
     ) -> Tensor:
         """u, gates and the result are [batch, channels, height, width]."""
         rows = planes_of(u, gate_in, gate_out)
-        if self.filter is not None:
-            k, options = self.filter(*u.shape[-2:]), (self.kind, self.centre)
-            gates = gate_in, gate_out
-            return long_conv2d(u, k, self.skip, *gates, *options, self.accuracy)
+        if self.filter is not None or suits_fft(u, self.taps, self.kind):
+            k = self.weight if self.filter is None else self.filter(*u.shape[-2:])
+            options = gate_in, gate_out, self.kind, self.centre, self.accuracy
+            return long_conv2d(u, k, self.skip, *options)
         form = [u.shape[-2], self.taps[0], *self._place]
         return self._run(*rows, None, form).view(u.shape)
 
