@@ -57,14 +57,13 @@ static int windows_allowed(const char *defines)
                                                 : 80;
 }
 
-/* 80 registers, so that a third block of 256 threads hides the reads of two. Taps on their way
-   to the order of tensor cores have their sizes beside the points. */
+/* 80 registers, so that a third block of 256 threads hides the reads of two. Taps have their
+   sizes beside the points, and in odd radices more points than 128 registers hold. */
 static int transforms_allowed(const char *defines)
 {
-    if (strstr(defines, "#define LOAD 3\n#define STORE 4\n"))
-        return 172;
     int is_pair = strstr(defines, "#define PAIR 1\n#define GATED 0\n") != NULL;
-    return strstr(defines, "#define HALF 1\n") ? 96 : is_pair ? 56 : 8;
+    int has_taps = strstr(defines, "#define LOAD 3\n") != NULL;
+    return has_taps ? 140 : strstr(defines, "#define HALF 1\n") ? 96 : is_pair ? 64 : 8;
 }
 
 /* Bytes of stack that a text may use: portable ones leave the compiler 128 registers a

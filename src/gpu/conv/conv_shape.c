@@ -16,8 +16,8 @@
 #define BLOCK 256
 /* Threads of a multiprocessor for which there are to be registers: of points in f32, where
    tiles have few threads; where rows are stored alone, are pairs or, in f32, halves of windows,
-   which are half as many numbers; where other rows are read, or rows have factors; where these, or
-   taps, are complex. Half of them in f64. */
+   which are half as many numbers; where other rows, those of planes or taps are read, or rows have
+   factors; where these, or taps, are complex. Half of them in f64. */
 #define MOST_RESIDENT  1024
 #define RESIDENT       768
 #define FEW_RESIDENT   512
@@ -327,7 +327,9 @@ void dn_gpu_conv_use(
     int has_windows = c->is_signal || (c->forward && c->inverse); /* of signals */
     int pair = has_windows && s->pair;
     int is_short = in_halves && !pair && s->levels == 1 && s->sums == DANAUS_F32;
-    int is_few = sums || gated || (c->load == GPU_CONV_ROWS && !is_short && !pair);
+    int is_few = sums || gated || c->load == GPU_CONV_TAPS ||
+                 (has_rows && s->plane.height) ||
+                 (c->load == GPU_CONV_ROWS && !is_short && !pair);
     int has_taps = c->load == GPU_CONV_TAPS || c->store == GPU_CONV_TAPS;
     int is_most = !has_rows && !has_taps && l->team < TEAM && s->sums == DANAUS_F32;
     int resident = is_few ? FEW_RESIDENT : is_most ? MOST_RESIDENT : RESIDENT;
