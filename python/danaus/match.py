@@ -71,10 +71,11 @@ def match_templates(
 ) -> np.ndarray:
     """Normalised correlations of all windows of signals with templates.
 
-        y[..., i, t] = sum over s of conj(k_i[s]) u[..., t + s] / (|k_i| |u_t|),
+        y[..., i, t] = sum over s of conj(k_i[s]) u[..., t + s] / (norm k_i norm u_t),
 
-    where u_t is the window of u that begins at t. So |y| is at most 1, and 1 where a
-    window is a multiple of the template. Windows and templates without energy give 0.
+    where u_t is the window of u that begins at t, and norms are Euclidean. No y is
+    larger than 1, which it is where a window is a multiple of the template. Windows and
+    templates without energy give 0.
 
     Parameters
     ----------
