@@ -312,12 +312,12 @@ static void add_products(
     conv_input p = input_of(a, which);
     conv_sink dx = { .data = group_of(a, a->w.dz, order - 1 - which),
                      .grouped = CONV_GROUPED_DATA };
+    conv_sink dgate = { .data = group_of(a, a->w.dz, 0),
+                        .factor = dy,
+                        .grouped = CONV_GROUPED_DATA };
     if (which == order - 2)
-        job->product[job->products++] = (conv_product){
-            .x = p,
-            .sinks = 1,
-            .sink = { { group_of(a, a->w.dz, 0), dy, CONV_GROUPED_DATA } }
-        };
+        job->product[job->products++] =
+            (conv_product){ .x = p, .sinks = 1, .sink = { dgate } };
     job->product[job->products++] =
         (conv_product){ .adjoint = 1,
                         .x = gradient_of_c(a, which, dy),
