@@ -143,21 +143,6 @@ def gpu_few_rows():
     return rows
 
 
-def planes():
-    """torch.fft's and SciPy's time over ours, filters of the call; a step's over PyTorch's."""
-    rows = [("size", "taps", *(f"{kind}: {what}" for kind in ("causal", "centred", "circular")
-                               for what in ("torch.fft", "SciPy", "step")))]
-    found = records("cpu_planes")
-    for size, taps in dict.fromkeys((r["size"], r["taps"]) for r in found):
-        line = []
-        for kind in ("causal", "centred", "circular"):
-            r, = [r for r in found if (r["size"], r["taps"], r["kind"]) == (size, taps, kind)]
-            line += [f"{float(r[n]):.1f}" if r[n] else "-"
-                     for n in ("fresh_ratio", "scipy_ratio", "step_ratio")]
-        rows.append((f"{int(size):,}²", f"{taps}²", *line))
-    return rows
-
-
 def matches():
     rows = [("templates x taps", "length", "danaus, s", "EQcorrscan / danaus",
              "greatest difference")]
@@ -176,4 +161,4 @@ def conv_model():
 
 TABLES = {f.__name__: f for f in (
     conv, conv_all, conv_best, forms, few_taps, torch_conv, gpu_conv, gpu_conv_more,
-    gpu_few_rows, planes, matches, conv_model)}
+    gpu_few_rows, matches, conv_model)}
