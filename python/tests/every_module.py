@@ -17,6 +17,7 @@ from danaus.torch import (
     InterpolatedLinear,
     KSLinear,
     LongConv,
+    LongConv2d,
     M2Mixer,
     MonarchConv,
     MonarchLinear,
@@ -58,7 +59,17 @@ KEPT = {
         MonarchConv,
         MultivariateConv,
     )
-} | {ShortConv: lambda: ShortConv(8, 4), HyenaFilter: lambda: HyenaFilter(8, 12)}
+} | {
+    ShortConv: lambda: ShortConv(8, 4),
+    HyenaFilter: lambda: HyenaFilter(8, 12),
+    LongConv2d: lambda: LongConv2d(8, (3, 4)),
+}
+
+
+def given(kind, x):
+    """What a module takes of rows [..., length, channels]."""
+    x = x.mT if kind in KEPT else x
+    return x.unflatten(-1, (3, 4)) if kind is LongConv2d else x
 
 
 def learned(make, device):

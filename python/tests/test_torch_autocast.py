@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from every_module import CAST, KEPT, ROWS, learned  # noqa: E402
+from every_module import CAST, KEPT, ROWS, given, learned  # noqa: E402
 
 import danaus.torch  # noqa: E402
 from danaus.torch import HyenaFilter  # noqa: E402
@@ -45,7 +45,8 @@ def test_linear_layers_compute_in_its_type(kind, gradients, device):
 @pytest.mark.parametrize("kind", KEPT, ids=names)
 def test_convolutions_and_filters_keep_theirs(kind, gradients, device):
     module = learned(KEPT[kind], device)
-    x = 12 if kind is HyenaFilter else torch.randn(ROWS, device=device).mT
+    x = torch.randn(ROWS, device=device)
+    x = 12 if kind is HyenaFilter else given(kind, x)
     with torch.set_grad_enabled(gradients):
         wanted = module(x)
         with torch.autocast(device, torch.bfloat16):

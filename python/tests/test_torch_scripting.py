@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from every_module import CAST, KEPT, ROWS, learned  # noqa: E402
+from every_module import CAST, KEPT, ROWS, given, learned  # noqa: E402
 
 from danaus.torch import HyenaFilter  # noqa: E402
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # PyTorch's, of size
 def test_traced_modules_are_saved_and_loaded(kind, frozen, gradients, device):
     module = learned(MAKE[kind], device).eval()
     x = torch.randn(2, *ROWS, device=device)
-    x = x.mT if kind in KEPT else x
+    x = given(kind, x)
     if frozen and hasattr(module, "freeze"):
         module.freeze()
     with torch.set_grad_enabled(gradients):

@@ -152,12 +152,12 @@ class M2Mixer(Traceable, Splittable):
         ]
 
     def _filter(
-        self, filter: HyenaFilter, length: int, own: slice = slice(None)
+        self, filter: HyenaFilter, length: int, own: slice | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """k, k_reverse and skip of own channels."""
-        made = filter(length, own)
+        """k, k_reverse and skip of own channels, or all."""
+        made = filter(length) if own is None else filter(length, own)
         k, k_reverse = made if isinstance(made, tuple) else (made, None)
-        return k, k_reverse, filter.bias[own]
+        return k, k_reverse, filter.bias if own is None else filter.bias[own]
 
     def _convolve(self, filters, u, gate_in, gate_out, offsets) -> Tensor:
         options = {"kind": self.kind, "offsets": offsets, "accuracy": self.accuracy}
