@@ -6,7 +6,7 @@
    number and (*) is one of
 
        causal         (k (*) p)[t] = sum over 0 <= s <= t of k[s] p[t - s]
-       circular       (k (*) p)[t] = sum over s of k[s] p[(t - s) mod length]
+       circular       (k (*) p)[t] = sum over s of k[s] p[(t + centre - s) mod length]
        bidirectional  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s]
        centred        (k (*) p)[t] = sum over s of k[s] p[t + centre - s],
 
