@@ -58,8 +58,8 @@ enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
 
 struct Operands : ConvOperands<OPERANDS, danaus_conv_desc> {
     std::string kind;
-    /* Of rows, none or, with sparse spectra, four axes and how many of each to keep; of planes
-       and centred rows, the height, that of filters, and the centre (down, across). */
+    /* Eight numbers for sparse spectra: four axes and how many of each to keep. Four for planes
+       and centred rows: the height, that of filters, and the centre (down, across). Else none. */
     std::vector<int64_t> form;
 
     /* Describes a call that begins with u and may end with filters. */

@@ -83,8 +83,8 @@ typedef struct conv_kernel {
     int fast;       /* products of 16 bits: for plans that take them */
 } conv_kernel;
 
-/* One way to cut rows: into windows of n points, which are 2 n real numbers, transformed by radices of at most
-   `radix`. */
+/* One way to cut rows: into windows of n points, which are 2 n real numbers or n complex ones,
+   transformed by radices of at most `radix`. */
 typedef struct conv_cut {
     const conv_kernel *kernel;
     int64_t n;
@@ -185,7 +185,7 @@ typedef struct conv_filters {
    [batch][groups][channels][length] (conv_frame). These bits say which arrays are grouped: */
 enum { CONV_GROUPED_DATA = 1, CONV_GROUPED_FACTOR = 2 };
 
-/* Of complex numbers these bits say what is conjugated before it is multiplied: numbers that are
+/* These bits say which complex numbers are conjugated before they are multiplied: those that are
    read or made, their factors. */
 enum { CONV_CONJUGATE_NUMBER = 1, CONV_CONJUGATE_FACTOR = 2 };
 

@@ -21,7 +21,7 @@ static int64_t shorter(int64_t length)
     return length > MOST && length <= DANAUS_CONV_MOST_LENGTH ? length % MOST : length;
 }
 
-/* Of planes, which have the memory of as many rows. */
+/* Planes have the memory of as many rows. */
 static int32_t lower(int32_t height) { return height > 16 ? height % 17 : height; }
 
 /* Frequencies of a row's spectrum that do not come from its length: where it is sparse, a

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/complex_conv.h"
 
+#include "support/planes.h"
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -29,22 +30,6 @@ static value at(const array *a, int64_t index, double otherwise)
     return a->data ? element_get(a->dtype, a->data, index) : (value){ otherwise, 0 };
 }
 
-/* Sizes of a case: of planes, or of rows as planes of height 1, and of filters. */
-typedef struct sizes {
-    int64_t height, width, taps_height, taps_width, numbers, taps;
-} sizes;
-
-static sizes sizes_of(const conv_case *c)
-{
-    const danaus_conv_desc *d = &c->desc;
-    sizes z = { .height = d->height ? d->height : 1, .width = d->length };
-    z.taps_height = d->filter_height ? d->filter_height : z.height;
-    z.taps_width = d->filter_length ? d->filter_length : d->length;
-    z.numbers = z.height * z.width;
-    z.taps = z.taps_height * z.taps_width;
-    return z;
-}
-
 /* One filter, one row of its channel, and what becomes of them. */
 typedef struct row {
     value *k, *k_reverse, *dk, *dk_reverse, *p, *dc, *c, *dp;
@@ -53,23 +38,7 @@ typedef struct row {
     double pd, rest;   /* sums over rows of |dc| |p|, and of that times sqrt(numbers) */
 } row;
 
-/* The number that a tap meets at t, or -1; taps of reverse filters: those of k_reverse. */
-static int64_t meets(
-    const conv_case *c, const sizes *z, int64_t t, int64_t s, int reverse)
-{
-    int64_t down = t / z->width + c->desc.centre[0] - s / z->taps_width;
-    int64_t across = t % z->width + c->desc.centre[1] - s % z->taps_width;
-    if (reverse)
-        across = t + 1 + s;
-    if (c->desc.kind == DANAUS_CIRCULAR) {
-        down = (down % z->height + z->height) % z->height;
-        across = (across % z->width + z->width) % z->width;
-    }
-    int inside = down >= 0 && down < z->height && across >= 0 && across < z->width;
-    return inside ? down * z->width + across : -1;
-}
-
-static void read_filter(const conv_case *c, const sizes *z, int64_t f, row *a)
+static void read_filter(const conv_case *c, const conv_sizes *z, int64_t f, row *a)
 {
     a->skip = at(&c->skip, f, 0);
     a->dskip = (value){ 0, 0 };
@@ -86,7 +55,7 @@ static void read_filter(const conv_case *c, const sizes *z, int64_t f, row *a)
 static double square(value a) { return a.re * a.re + a.im * a.im; }
 
 static void read_row(
-    const conv_case *c, const sizes *z, int64_t number, const array *dy, row *a)
+    const conv_case *c, const conv_sizes *z, int64_t number, const array *dy, row *a)
 {
     a->p2 = a->d2 = 0;
     for (int64_t t = 0; t < z->numbers; t++) {
@@ -117,14 +86,15 @@ static void add_tap(int correlate, row *a, value k, int64_t t, int64_t from, val
     }
 }
 
-static void sum_row(const conv_case *c, const sizes *z, row *a)
+static void sum_row(const conv_case *c, const conv_sizes *z, row *a)
 {
     int correlate = c->desc.correlate != 0;
     int both = c->desc.kind == DANAUS_BIDIRECTIONAL;
     for (int64_t t = 0; t < z->numbers; t++) {
         add_tap(correlate, a, a->skip, t, t, &a->dskip);
         for (int64_t s = 0; s < z->taps; s++) {
-            int64_t from = meets(c, z, t, s, 0), behind = meets(c, z, t, s, 1);
+            int64_t from = conv_meets(c, z, t, s);
+            int64_t behind = conv_number_at(c, z, 0, t + 1 + s); /* of rows */
             if (from >= 0)
                 add_tap(correlate, a, a->k[s], t, from, &a->dk[s]);
             if (both && behind >= 0)
@@ -141,18 +111,11 @@ static void put(complex_exact *x, conv_name name, int64_t i, value v, double e)
     }
 }
 
-static double transform_error(const conv_case *c, const sizes *z)
-{
-    double flat = (double)((z->height + z->taps_height) * (z->width + z->taps_width));
-    return 5 * precision_of(c->desc.dtype).sum_unit * log2(4 * flat + 1024) +
-           (double)(z->numbers + z->taps) * 0x1p-53;
-}
-
 static void put_row(
-    const conv_case *c, const sizes *z, int64_t number, const array *dy, const row *a,
-    complex_exact *x)
+    const conv_case *c, const conv_sizes *z, int64_t number, const array *dy,
+    const row *a, complex_exact *x)
 {
-    double t5 = transform_error(c, z), u = 12 * precision_of(c->desc.dtype).sum_unit;
+    double t5 = conv_flat_error(c, z), u = 12 * precision_of(c->desc.dtype).sum_unit;
     double each = (3 * t5 + 2 * u) * a->k1;
     for (int64_t t = 0; t < z->numbers; t++) {
         int64_t i = number * z->numbers + t;
@@ -169,10 +132,10 @@ static void put_row(
 }
 
 static void put_filter(
-    const conv_case *c, const sizes *z, int64_t f, double rows, const row *a,
+    const conv_case *c, const conv_sizes *z, int64_t f, double rows, const row *a,
     complex_exact *x)
 {
-    double t5 = transform_error(c, z), u = precision_of(c->desc.dtype).sum_unit;
+    double t5 = conv_flat_error(c, z), u = precision_of(c->desc.dtype).sum_unit;
     double error = (2 * t5 + (12 + rows) * u) * a->pd + t5 * a->rest;
     for (int64_t s = 0; s < z->taps; s++) {
         put(x, CONV_DK, f * z->taps + s, a->dk[s], error);
@@ -183,7 +146,7 @@ static void put_filter(
 
 static void compute(const conv_case *c, const array *dy, complex_exact *x, row *a)
 {
-    sizes z = sizes_of(c);
+    conv_sizes z = conv_sizes_of(c);
     int64_t group = c->desc.channels / c->desc.filters;
     for (int64_t f = 0; f < c->desc.filters; f++) {
         read_filter(c, &z, f, a);
@@ -203,7 +166,7 @@ complex_exact complex_exactly(const conv_case *c, const array *dy)
     const array *all[CONV_RESULTS] = { &c->u, &c->u,         &c->gate_in, &c->gate_out,
                                        &c->k, &c->k_reverse, &c->skip };
     complex_exact x = { 0 };
-    sizes z = sizes_of(c);
+    conv_sizes z = conv_sizes_of(c);
     for (int n = 0; n < CONV_RESULTS; n++)
         if (all[n]->data) {
             x.v[n] = calloc((size_t)all[n]->count, sizeof **x.v);

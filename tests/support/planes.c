@@ -30,22 +30,40 @@ void conv_make_planes(rng *r, danaus_conv_desc *desc, int64_t most)
         desc->kind = DANAUS_CAUSAL;
 }
 
-/* Sizes of a case: of planes, of filters. */
-typedef struct sizes {
-    int64_t height, width, taps_height, taps_width, numbers, taps;
-    int is_circular;
-} sizes;
-
-static sizes sizes_of(const conv_case *c)
+conv_sizes conv_sizes_of(const conv_case *c)
 {
     const danaus_conv_desc *d = &c->desc;
-    sizes s = { .height = d->height ? d->height : 1, .width = d->length };
-    s.taps_height = d->filter_height ? d->filter_height : s.height;
-    s.taps_width = d->filter_length ? d->filter_length : d->length;
-    s.numbers = s.height * s.width;
-    s.taps = s.taps_height * s.taps_width;
-    s.is_circular = d->kind == DANAUS_CIRCULAR;
-    return s;
+    conv_sizes z = { .height = d->height ? d->height : 1, .width = d->length };
+    z.taps_height = d->filter_height ? d->filter_height : z.height;
+    z.taps_width = d->filter_length ? d->filter_length : d->length;
+    z.numbers = z.height * z.width;
+    z.taps = z.taps_height * z.taps_width;
+    return z;
+}
+
+int64_t conv_number_at(
+    const conv_case *c, const conv_sizes *z, int64_t down, int64_t across)
+{
+    if (c->desc.kind == DANAUS_CIRCULAR) {
+        down = (down % z->height + z->height) % z->height;
+        across = (across % z->width + z->width) % z->width;
+    }
+    int is_inside = down >= 0 && down < z->height && across >= 0 && across < z->width;
+    return is_inside ? down * z->width + across : -1;
+}
+
+int64_t conv_meets(const conv_case *c, const conv_sizes *z, int64_t t, int64_t s)
+{
+    int64_t down = t / z->width + c->desc.centre[0] - s / z->taps_width;
+    int64_t across = t % z->width + c->desc.centre[1] - s % z->taps_width;
+    return conv_number_at(c, z, down, across);
+}
+
+double conv_flat_error(const conv_case *c, const conv_sizes *z)
+{
+    double flat = (double)((z->height + z->taps_height) * (z->width + z->taps_width));
+    return 5 * precision_of(c->desc.dtype).sum_unit * log2(4 * flat + 1024) +
+           (double)(z->numbers + z->taps) * 0x1p-53;
 }
 
 static double at(const array *a, int64_t index, double otherwise)
@@ -61,20 +79,7 @@ typedef struct plane {
     double pd, rest; /* sums over planes of |dc| |p|, and of that times sqrt(numbers) */
 } plane;
 
-/* The number that tap s meets at t, or -1. */
-static int64_t meets(const conv_case *c, const sizes *z, int64_t t, int64_t s)
-{
-    int64_t row = t / z->width + c->desc.centre[0] - s / z->taps_width;
-    int64_t column = t % z->width + c->desc.centre[1] - s % z->taps_width;
-    if (z->is_circular) {
-        row = (row % z->height + z->height) % z->height;
-        column = (column % z->width + z->width) % z->width;
-    }
-    int is_inside = row >= 0 && row < z->height && column >= 0 && column < z->width;
-    return is_inside ? row * z->width + column : -1;
-}
-
-static void read_filter(const conv_case *c, const sizes *z, int64_t f, plane *a)
+static void read_filter(const conv_case *c, const conv_sizes *z, int64_t f, plane *a)
 {
     a->skip = at(&c->skip, f, 0);
     a->k1 = fabs(a->skip);
@@ -88,7 +93,7 @@ static void read_filter(const conv_case *c, const sizes *z, int64_t f, plane *a)
 }
 
 static void read_plane(
-    const conv_case *c, const sizes *z, int64_t row, const array *dy, plane *a)
+    const conv_case *c, const conv_sizes *z, int64_t row, const array *dy, plane *a)
 {
     a->p2 = a->d2 = 0;
     for (int64_t t = 0; t < z->numbers; t++) {
@@ -107,11 +112,11 @@ static void read_plane(
     a->rest += a->p2 * a->d2 * sqrt((double)(z->height * (z->width + z->taps_width)));
 }
 
-static void sum_plane(const conv_case *c, const sizes *z, plane *a)
+static void sum_plane(const conv_case *c, const conv_sizes *z, plane *a)
 {
     for (int64_t t = 0; t < z->numbers; t++)
         for (int64_t s = 0; s < z->taps; s++) {
-            int64_t from = meets(c, z, t, s);
+            int64_t from = conv_meets(c, z, t, s);
             if (from < 0)
                 continue;
             a->y[t] += a->k[s] * a->p[from];
@@ -128,19 +133,11 @@ static void put(conv_exact *x, conv_name name, int64_t i, double v, double e)
     }
 }
 
-/* t of support/exact.h, of transforms of flat rows, with this file's own sums beside. */
-static double transform_error(const conv_case *c, const sizes *z)
-{
-    double flat = (double)((z->height + z->taps_height) * (z->width + z->taps_width));
-    return 5 * precision_of(c->desc.dtype).sum_unit * log2(4 * flat + 1024) +
-           (double)(z->numbers + z->taps) * 0x1p-53;
-}
-
 static void put_plane(
-    const conv_case *c, const sizes *z, int64_t row, const array *dy, const plane *a,
-    conv_exact *x)
+    const conv_case *c, const conv_sizes *z, int64_t row, const array *dy,
+    const plane *a, conv_exact *x)
 {
-    double t5 = transform_error(c, z), u8 = 8 * precision_of(c->desc.dtype).sum_unit;
+    double t5 = conv_flat_error(c, z), u8 = 8 * precision_of(c->desc.dtype).sum_unit;
     double each = (2 * t5 + u8) * a->k2 + (t5 + u8) * a->k1;
     for (int64_t t = 0; t < z->numbers; t++) {
         int64_t i = row * z->numbers + t;
@@ -154,10 +151,10 @@ static void put_plane(
 }
 
 static void put_filter(
-    const conv_case *c, const sizes *z, int64_t f, double planes, const plane *a,
+    const conv_case *c, const conv_sizes *z, int64_t f, double planes, const plane *a,
     conv_exact *x)
 {
-    double t5 = transform_error(c, z), u = precision_of(c->desc.dtype).sum_unit;
+    double t5 = conv_flat_error(c, z), u = precision_of(c->desc.dtype).sum_unit;
     double error = (2 * t5 + (8 + planes) * u) * a->pd + t5 * a->rest;
     for (int64_t s = 0; s < z->taps; s++)
         put(x, CONV_DK, f * z->taps + s, a->dk[s], error);
@@ -166,7 +163,7 @@ static void put_filter(
 
 void conv_exactly_planes(const conv_case *c, const array *dy, conv_exact *x)
 {
-    sizes z = sizes_of(c);
+    conv_sizes z = conv_sizes_of(c);
     int64_t group = c->desc.channels / c->desc.filters;
     double *memory = calloc((size_t)(4 * z.numbers + 2 * z.taps), sizeof *memory);
     assert_non_null(memory);

@@ -121,14 +121,6 @@ class LongConv2d(LongConv):
     def stream(self, batch: int = 1):
         fail("planes have no streams")
 
-    def extra_repr(self) -> str:
-        shared = "" if self.filters == self.channels else f", filters={self.filters}"
-        taps = "" if self.taps == self.length else f", taps={self.taps}"
-        centre = "" if self.centre is None else f", centre={self.centre}"
-        rest = "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
-        rest = shared + taps + centre + rest
-        return f"{self.channels}, {self.length}, {self.kind!r}{rest}"
-
 
 def _pair(value, what: str) -> tuple[int, int]:
     pair = (value, value) if isinstance(value, int) else tuple(value)

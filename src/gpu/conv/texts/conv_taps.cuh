@@ -200,8 +200,8 @@ FN int is_out(const taps *t, int64 s)
     return !t->is_periodic && !is_inside;
 }
 #else
-/* `sign` times numbers to taps first + j + q step, q < count, where they are among the first `there`
-   of these. */
+/* `sign` times numbers to taps first + j + q step, q < count, where they are among the first
+   `there` of these. */
 FN void put_some(
     const taps *t, GLOBAL S *to, int64 first, int there, int j, int step, int count, S sign,
     const S *v)
