@@ -10,8 +10,10 @@
 #include <string.h>
 
 static const dtype_facts facts[] = {
-#define X(id, name, safe, kind, npy, size, digits, is_complex, sums)                   \
-    { DANAUS_##id, #name, safe, kind, npy, size, digits, is_complex, DANAUS_##sums },
+#define X(id, name, safe, kind, npy, size, digits, part, sums)                         \
+    { DANAUS_##id,   #name,        safe,   kind,                                       \
+      npy,           size,         digits, DANAUS_##id != DANAUS_##part,               \
+      DANAUS_##part, DANAUS_##sums },
 #include "base/dtype.def"
 #undef X
 };
@@ -40,7 +42,8 @@ danaus_dtype dn_sum_type(danaus_dtype dtype) { return dn_dtype(dtype)->sums; }
 
 danaus_dtype dn_part_type(danaus_dtype dtype)
 {
-    return dtype == DANAUS_C64 ? DANAUS_F32 : dtype == DANAUS_C128 ? DANAUS_F64 : dtype;
+    const dtype_facts *f = dn_dtype(dtype);
+    return f ? f->part : dtype;
 }
 
 danaus_dtype dn_dtype_from_name(const char *name)

@@ -14,6 +14,7 @@ typedef struct dtype_facts {
     size_t size;
     int digits; /* bits of the significand: the unit roundoff is 2^-digits */
     int complex;
+    danaus_dtype part; /* the type of a real number, or of the parts of a complex one */
     danaus_dtype sums; /* the type in which products are summed */
 } dtype_facts;
 
@@ -21,7 +22,7 @@ typedef struct dtype_facts {
 static inline int64_t dn_size_of(danaus_dtype dtype)
 {
     switch (dtype) {
-#define X(id, name, safe, kind, npy, size, digits, is_complex, sums)                   \
+#define X(id, name, safe, kind, npy, size, digits, part, sums)                         \
 case DANAUS_##id:                                                                      \
     return size;
 #include "base/dtype.def"
@@ -37,8 +38,8 @@ static inline int dn_has_16_bits(danaus_dtype dtype) { return dn_size_of(dtype) 
 const dtype_facts *dn_dtype(danaus_dtype dtype);
 int dn_is_complex(danaus_dtype dtype);
 danaus_dtype dn_sum_type(danaus_dtype dtype);
-danaus_dtype dn_part_type(
-    danaus_dtype dtype); /* of the parts of a number: a real type */
+/* The type of the parts of a number; a value that is no element type stays. */
+danaus_dtype dn_part_type(danaus_dtype dtype);
 
 /* Finds a type by its name ("bf16") or its safetensors name; 0 if none. */
 danaus_dtype dn_dtype_from_name(const char *name);
