@@ -431,9 +431,9 @@ def solve_all(place: Place) -> dict:
     return found
 
 
-def run_rank(rank: int, device: str, folder: str) -> None:
-    """All of it in groups of 3 and of 2; on a CPU also the guide and a death: NCCL ends
-    processes where another one dies."""
+def run_rank(rank: int, count: int, device: str, folder: str) -> None:
+    """All of it in groups of `count` and of 2; on a CPU also the guide and a death: NCCL
+    ends processes where another one dies."""
     torch.set_num_threads(1)
     if device == "cuda":
         torch.cuda.set_device(rank)
@@ -441,11 +441,11 @@ def run_rank(rank: int, device: str, folder: str) -> None:
         "nccl" if device == "cuda" else "gloo",
         init_method=f"file://{folder}/meet",
         rank=rank,
-        world_size=MOST,
+        world_size=count,
         timeout=PATIENCE,
     )
     two = dist.new_group([0, 1], timeout=PATIENCE)
-    for size, group in ((MOST, "world"), (2, two)):
+    for size, group in {2: two, count: "world"}.items():
         if rank < size:
             found = solve_all(Place(device, rank, size, group))
             torch.save(found, f"{folder}/{size}.{rank}")
