@@ -1,11 +1,11 @@
 /* What every row of a device's table takes for each problem of a suite, and what it is
    estimated to take:
 
-       rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIX]]
+       rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIXES [OVER]]]
 
    Lists have commas: f16,bf16,tf32,f32,f64 and first,last. Problems of several factors are
-   passed over, as are rows that do not compile, whose names do not begin with the PREFIX, or
-   whose estimates are more than HOPELESS times the least one. A line has the problem, the row,
+   passed over, as are rows that do not compile, whose names begin with none of the PREFIXES,
+   or whose estimates are more than OVER (40) times the least one. A line has the problem, the row,
    both times, and the bytes of x and y and the operations of the product, by which a limit can
    be told. It uses what the library keeps for itself, so it is linked with the archive. */
 // SPDX-License-Identifier: Apache-2.0
@@ -24,7 +24,6 @@
 
 #define MOST_ROWS 4096 /* that are compiled together */
 #define MOST_LIST 8
-#define HOPELESS  40
 
 typedef struct type {
     const char *name;
@@ -32,7 +31,9 @@ typedef struct type {
     danaus_math math;
 } type;
 
-static const char *prefix = "";
+static const char *prefixes[MOST_LIST] = { "" };
+static int prefix_count = 1;
+static double over = 40;
 
 static const type types[] = {
     { "f32", DANAUS_F32, DANAUS_MATH_F32 }, { "tf32", DANAUS_F32, DANAUS_MATH_TF32 },
@@ -100,7 +101,10 @@ static problem problem_of(const suite_problem *s, const form *f)
 
 static int is_asked(danaus_device *dev, const kernel *k, const problem *p)
 {
-    return !strncmp(k->name, prefix, strlen(prefix)) && dn_is_usable(dev, k, p);
+    for (int i = 0; i < prefix_count; i++)
+        if (!strncmp(k->name, prefixes[i], strlen(prefixes[i])))
+            return dn_is_usable(dev, k, p);
+    return 0;
 }
 
 /* Appends the rows that are worth a measurement. */
@@ -111,7 +115,7 @@ static int add_rows(danaus_device *dev, const problem *p, ks_step *steps, int co
         if (is_asked(dev, k, p))
             least = fmin(least, dn_cost(dev, k, p));
     for (const kernel *k = dev->kernels; k->name && count < MOST_ROWS; k++)
-        if (is_asked(dev, k, p) && dn_cost(dev, k, p) <= HOPELESS * least)
+        if (is_asked(dev, k, p) && dn_cost(dev, k, p) <= over * least)
             steps[count++] = dn_step(k, p);
     return count;
 }
@@ -162,7 +166,8 @@ int main(int argc, char **argv)
 {
     if (argc < 7) {
         fputs(
-            "rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIX]]\n",
+            "rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIXES "
+            "[OVER]]]\n",
             stderr);
         return 2;
     }
@@ -171,7 +176,10 @@ int main(int argc, char **argv)
         layout_count = words_of(argv[4], layouts);
     int batch_count = words_of(argv[5], batches);
     double until = dn_seconds() + (argc > 7 ? atof(argv[7]) : 1e9);
-    prefix = argc > 8 ? argv[8] : "";
+    if (argc > 8)
+        prefix_count = words_of(argv[8], prefixes);
+    if (argc > 9)
+        over = atof(argv[9]);
     danaus_device *dev;
     suite s;
     if (suite_read(argv[2], &s))
