@@ -1,13 +1,14 @@
 /* What every row of a device's table takes for each problem of a suite, and what it is
    estimated to take:
 
-       rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIXES [OVER]]]
+       rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [NAMES [OVER]]]
 
    Lists have commas: f16,bf16,tf32,f32,f64 and first,last. Problems of several factors are
-   passed over, as are rows that do not compile, whose names begin with none of the PREFIXES,
-   or whose estimates are more than OVER (40) times the least one. A line has the problem, the row,
-   both times, and the bytes of x and y and the operations of the product, by which a limit can
-   be told. It uses what the library keeps for itself, so it is linked with the archive. */
+   passed over, as are rows that do not compile, whose names match none of the patterns NAMES
+   ("ks.simt.*"), or whose estimates are more than OVER (40) times the least one. A line has the
+   problem, the row, both times, and the bytes of x and y and the operations of the product, by
+   which a limit can be told. It uses what the library keeps for itself, so it is linked with
+   the archive. */
 // SPDX-License-Identifier: Apache-2.0
 #include "common/suite.h"
 
@@ -16,6 +17,7 @@
 #include "math/pattern.h"
 #include "product/planner.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,8 +33,8 @@ typedef struct type {
     danaus_math math;
 } type;
 
-static const char *prefixes[MOST_LIST] = { "" };
-static int prefix_count = 1;
+static const char *names_asked[MOST_LIST] = { "*" };
+static int asked_count = 1;
 static double over = 40;
 
 static const type types[] = {
@@ -101,8 +103,8 @@ static problem problem_of(const suite_problem *s, const form *f)
 
 static int is_asked(danaus_device *dev, const kernel *k, const problem *p)
 {
-    for (int i = 0; i < prefix_count; i++)
-        if (!strncmp(k->name, prefixes[i], strlen(prefixes[i])))
+    for (int i = 0; i < asked_count; i++)
+        if (!fnmatch(names_asked[i], k->name, 0))
             return dn_is_usable(dev, k, p);
     return 0;
 }
@@ -166,7 +168,7 @@ int main(int argc, char **argv)
 {
     if (argc < 7) {
         fputs(
-            "rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIXES "
+            "rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [NAMES "
             "[OVER]]]\n",
             stderr);
         return 2;
@@ -177,7 +179,7 @@ int main(int argc, char **argv)
     int batch_count = words_of(argv[5], batches);
     double until = dn_seconds() + (argc > 7 ? atof(argv[7]) : 1e9);
     if (argc > 8)
-        prefix_count = words_of(argv[8], prefixes);
+        asked_count = words_of(argv[8], names_asked);
     if (argc > 9)
         over = atof(argv[9]);
     danaus_device *dev;
