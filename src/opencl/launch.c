@@ -35,11 +35,30 @@ static danaus_status set_table(
     return error ? dn_opencl_status(error, "SetKernelExecInfo") : DANAUS_OK;
 }
 
+static void *pointer_of(const gpu_argument *a)
+{
+    return a->kind == GPU_POINTER ? *(void *const *)a->at : NULL;
+}
+
+/* NVIDIA's driver launches no kernel with an argument that pointed to memory and now does
+   not: it has to be another kernel. */
+static danaus_status set_pointed(
+    const opencl_device *d, opencl_kernel *k, const gpu_argument *a)
+{
+    uint64_t pointed = 0;
+    for (cl_uint n = 0; n < k->arguments; n++)
+        pointed |= (uint64_t)(pointer_of(&a[n]) != NULL) << n;
+    if (k->pointed & ~pointed)
+        TRY(dn_opencl_create_kernel(d->cl, k));
+    k->pointed |= pointed;
+    return DANAUS_OK;
+}
+
 static danaus_status set_argument(
     opencl_device *d, const opencl_kernel *k, cl_uint n, const gpu_argument *a,
     cl_mem *table)
 {
-    void *pointer = a->kind == GPU_POINTER ? *(void *const *)a->at : NULL;
+    void *pointer = pointer_of(a);
     if (pointer)
         OPENCL_TRY(d->cl, SetKernelArgSVMPointer(k->kernel, n, pointer));
     else if (a->kind == GPU_POINTER) /* NULL is no shared memory for NVIDIA's driver */
@@ -53,11 +72,12 @@ static danaus_status set_argument(
 
 static danaus_status enqueue(opencl_device *d, const gpu_task *t, cl_mem *table)
 {
-    const opencl_kernel *k = t->function;
+    opencl_kernel *k = t->function;
     const gpu_launch *l = &t->launch;
     size_t threads[3] = { (size_t)l->threads, 1, 1 }, all[3];
     for (int i = 0; i < 3; i++)
         all[i] = (size_t)l->blocks[i] * threads[i];
+    TRY(set_pointed(d, k, t->arguments));
     for (cl_uint n = 0; n < k->arguments; n++)
         TRY(set_argument(d, k, n, &t->arguments[n], table));
     OPENCL_TRY(

@@ -57,7 +57,9 @@ struct opencl_device {
 typedef struct opencl_kernel {
     cl_program program;
     cl_kernel kernel;
+    const char *entry;
     cl_uint arguments; /* that it takes of a task's */
+    uint64_t pointed;  /* by bits: those that point to memory */
     thread_lock *lock; /* while arguments are set */
 } opencl_kernel;
 
@@ -108,6 +110,8 @@ danaus_status dn_opencl_load(
     gpu_device *d, const void *image, size_t bytes, const char *entry, int *refused,
     gpu_loaded *to);
 void dn_opencl_unload(gpu_shared *g, void *module);
+/* A kernel none of whose arguments is set, from a program that is built. */
+danaus_status dn_opencl_create_kernel(const opencl_functions *cl, opencl_kernel *k);
 
 /* The driver: launch.c. */
 extern const gpu_driver dn_opencl_driver;

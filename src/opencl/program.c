@@ -217,9 +217,19 @@ static cl_program make_program(
         g->context, 1, &g->id, &bytes, &binary, &of_image, error);
 }
 
+danaus_status dn_opencl_create_kernel(const opencl_functions *cl, opencl_kernel *k)
+{
+    cl_int error = 0;
+    if (k->kernel)
+        cl->ReleaseKernel(k->kernel);
+    k->kernel = cl->CreateKernel(k->program, k->entry, &error);
+    k->pointed = 0;
+    return k->kernel ? DANAUS_OK : dn_opencl_status(error, "CreateKernel");
+}
+
 static danaus_status make_kernel(
-    const opencl_gpu *g, const void *image, size_t bytes, const char *entry,
-    int *refused, opencl_kernel *k)
+    const opencl_gpu *g, const void *image, size_t bytes, int *refused,
+    opencl_kernel *k)
 {
     cl_int error = 0;
     TRY(dn_lock_create(&k->lock));
@@ -228,10 +238,9 @@ static danaus_status make_kernel(
     if (!k->program)
         return dn_opencl_status(error, "CreateProgram");
     TRY(build(g, k->program, refused));
-    k->kernel = g->cl->CreateKernel(k->program, entry, &error);
-    *refused |= !k->kernel && error != CL_OUT_OF_HOST_MEMORY;
-    if (!k->kernel)
-        return dn_opencl_status(error, "CreateKernel");
+    danaus_status status = dn_opencl_create_kernel(g->cl, k);
+    *refused |= status && status != DANAUS_ERR_MEMORY;
+    TRY(status);
     OPENCL_TRY(
         g->cl,
         GetKernelInfo(
@@ -258,8 +267,9 @@ danaus_status dn_opencl_load(
     opencl_kernel *k = dn_calloc(1, sizeof *k);
     if (!k)
         return dn_fail_memory(sizeof *k, "a kernel");
+    k->entry = entry;
     danaus_status status =
-        make_kernel((const opencl_gpu *)d->shared, image, bytes, entry, refused, k);
+        make_kernel((const opencl_gpu *)d->shared, image, bytes, refused, k);
     if (status)
         dn_opencl_unload(d->shared, k);
     else

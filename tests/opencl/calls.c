@@ -99,17 +99,10 @@ CALL(
      size_t *size),
     p, d, what, n, to, size)
 CALL(ReleaseProgram, -1, (cl_program p), p)
-MAKE(
-    CreateKernel, cl_kernel, (cl_program p, const char *name, cl_int *error), p, name,
-    error)
 CALL(
     GetKernelInfo, 0,
     (cl_kernel k, cl_kernel_info what, size_t n, void *to, size_t *size), k, what, n,
     to, size)
-CALL(ReleaseKernel, -1, (cl_kernel k), k)
-CALL(
-    SetKernelArg, 0, (cl_kernel k, cl_uint at, size_t n, const void *value), k, at, n,
-    value)
 CALL(
     SetKernelExecInfo, 0,
     (cl_kernel k, cl_kernel_exec_info what, size_t n, const void *value), k, what, n,
@@ -129,22 +122,84 @@ CALL(
     (cl_command_queue q, void *to, const void *with, size_t width, size_t n, cl_uint e,
      const cl_event *events, cl_event *event),
     q, to, with, width, n, e, events, event)
-CALL(
-    EnqueueNDRangeKernel, 0,
-    (cl_command_queue q, cl_kernel k, cl_uint n, const size_t *from, const size_t *all,
-     const size_t *group, cl_uint e, const cl_event *events, cl_event *event),
-    q, k, n, from, all, group, e, events, event)
 
 /* ---- functions that say or do more ---- */
 
-/* NVIDIA's driver takes NULL here, and then launches no kernel: its argument is not set. */
+/* NVIDIA's driver launches no kernel with an argument that is not set. It is not after NULL as
+   shared memory, and after NULL that follows shared memory. */
+#define MOST_KERNELS 256
+
+typedef struct watched_kernel {
+    cl_kernel kernel; /* NULL: a free place */
+    uint64_t pointed, unset;
+} watched_kernel;
+
+static watched_kernel kernels[MOST_KERNELS];
+
+static watched_kernel *kernel_of(cl_kernel k)
+{
+    for (int i = 0; i < MOST_KERNELS; i++)
+        if (kernels[i].kernel == k)
+            return &kernels[i];
+    fail_msg("%s", k ? "a kernel that is not there" : "too many kernels");
+    return NULL;
+}
+
+static void set(cl_kernel k, cl_uint at, int is_memory, int is_null)
+{
+    watched_kernel *w = kernel_of(k);
+    uint64_t bit = (uint64_t)1 << at;
+    int is_unset = is_null && (is_memory || w->pointed & bit);
+    w->unset = is_unset ? w->unset | bit : w->unset & ~bit;
+    w->pointed |= is_memory ? bit : 0;
+}
+
+static cl_kernel CL_API_CALL
+watched_CreateKernel(cl_program p, const char *name, cl_int *error)
+{
+    *error = fails("CreateKernel");
+    cl_kernel made = *error ? NULL : real.CreateKernel(p, name, error);
+    if (made)
+        *kernel_of(NULL) = (watched_kernel){ .kernel = made };
+    opencl_calls.alive += made != NULL;
+    return made;
+}
+
+static cl_int CL_API_CALL watched_ReleaseKernel(cl_kernel k)
+{
+    cl_int error = fails("ReleaseKernel");
+    *kernel_of(k) = (watched_kernel){ .kernel = NULL };
+    opencl_calls.alive--;
+    cl_int found = real.ReleaseKernel(k);
+    return error ? error : found;
+}
+
+static cl_int CL_API_CALL
+watched_SetKernelArg(cl_kernel k, cl_uint at, size_t n, const void *value)
+{
+    cl_int error = fails("SetKernelArg");
+    set(k, at, 0, !value);
+    return error ? error : real.SetKernelArg(k, at, n, value);
+}
+
 static cl_int CL_API_CALL
 watched_SetKernelArgSVMPointer(cl_kernel k, cl_uint at, const void *p)
 {
     cl_int error = fails("SetKernelArgSVMPointer");
-    if (!error && !p)
-        error = CL_INVALID_ARG_VALUE;
+    set(k, at, 1, !p);
     return error ? error : real.SetKernelArgSVMPointer(k, at, p);
+}
+
+static cl_int CL_API_CALL watched_EnqueueNDRangeKernel(
+    cl_command_queue q, cl_kernel k, cl_uint n, const size_t *from, const size_t *all,
+    const size_t *group, cl_uint e, const cl_event *events, cl_event *event)
+{
+    cl_int error = fails("EnqueueNDRangeKernel");
+    if (!error && kernel_of(k)->unset)
+        error = CL_INVALID_KERNEL_ARGS;
+    return error
+               ? error
+               : real.EnqueueNDRangeKernel(q, k, n, from, all, group, e, events, event);
 }
 
 /* Work is done also where it fails. */

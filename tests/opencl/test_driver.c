@@ -168,6 +168,31 @@ static void little_local_memory_leaves_small_rows(void **state)
     free_life(&l);
 }
 
+/* A bias comes and goes: y = k u + bias of one row. */
+static void operands_may_be_absent_after_they_were_there(void **state)
+{
+    static const float numbers[] = { 1, 2, 3, 4, 10, 5 }; /* u, bias, k */
+    danaus_short_desc desc = { .channels = 1, .length = 4, .taps = 1 };
+    danaus_device *device = NULL;
+    float *at, y[4];
+    (void)state;
+    opencl_calls = (opencl_control){ 0 };
+    assert_ok(danaus_device_open("opencl:0", &device));
+    assert_ok(danaus_alloc(device, 2 * sizeof numbers, (void **)&at));
+    assert_ok(danaus_upload(device, at, numbers, sizeof numbers));
+    for (int round = 0; round < 6; round++) {
+        int has_bias = round % 3 == 1;
+        const float *bias = has_bias ? at + 4 : NULL;
+        assert_ok(danaus_short_conv(device, &desc, 1, at + 5, bias, at, at + 6));
+        assert_ok(danaus_download(device, y, at + 6, sizeof y));
+        for (int t = 0; t < 4; t++)
+            assert_true(y[t] == 5 * numbers[t] + (has_bias ? 10 : 0));
+    }
+    danaus_free(device, at);
+    danaus_device_close(device);
+    assert_int_equal(opencl_calls.alive, 0);
+}
+
 /* ---- the caller's context ---- */
 
 /* y = W x of a plan that may multiply factors out, of weights in memory of the device. */
@@ -347,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_device_may_be_lost),
         cmocka_unit_test(a_compiler_may_refuse_everything),
         cmocka_unit_test(little_local_memory_leaves_small_rows),
+        cmocka_unit_test(operands_may_be_absent_after_they_were_there),
         cmocka_unit_test(callers_and_danaus_share_a_context),
         cmocka_unit_test(plans_run_in_the_callers_context),
         cmocka_unit_test(queues_run_in_order),
