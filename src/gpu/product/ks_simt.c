@@ -154,6 +154,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     dn_text(to, "#define INDEX %s\n", variant ? "int64" : "int");
     dn_gpu_define_layout(k, p, variant, to);
     dn_gpu_define_orders(p, to);
+    dn_text(to, "#define ONE_LANE %d\n", p->pattern.d == 1);
     for (int i = 0; i <= BK; i++)
         dn_text(to, "#define %s %d\n", names[i], dn_gpu_size(k)[i]);
 }
