@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "baselines"))
 import origin  # noqa: E402
 
-PORTABLE = "ks.simt.*,ks.vec.*,ks.turned.f32.128x128"
+PORTABLE = "ks.simt.*,ks.vec.*,ks.thin.*,ks.turned.f32.128x128"
 LENGTHS = [500, 1024, 3000, 4096, 8192, 20000, 32768, 65536]
 LENGTHS += [100000, 131072, 524288, 1048576]
 CHANNELS = 64

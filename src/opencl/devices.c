@@ -95,7 +95,7 @@ static danaus_status check(const opencl_functions *cl, cl_device_id id)
                           "this OpenCL device has no compiler, which danaus needs");
 }
 
-/* Nothing says the bandwidth: a unit is taken to move 32 bytes in a clock. */
+/* Nothing says the bandwidth: a unit is taken to move 16 bytes in a clock. */
 danaus_status dn_opencl_facts(
     const opencl_functions *cl, cl_device_id id, int ordinal, gpu_facts *facts)
 {
@@ -116,7 +116,7 @@ danaus_status dn_opencl_facts(
         .shared = (int64_t)local,
         .l2 = (int64_t)cache,
         .memory = (int64_t)memory,
-        .bandwidth = 32 * clock * units,
+        .bandwidth = 16 * clock * units,
         .no_f64 = !f64,
     };
     dn_gpu_fill_rates(facts, clock);

@@ -81,41 +81,57 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
     return (2.6 * bytes + 0.16 * waste) / f->bandwidth;
 }
 
-/* Clocks of a tile: multiplying, and moving elements between the memories of a multiprocessor,
-   `rate` of them in a clock, and so many for each thread, in a step and in all. */
+/* Clocks of a tile: multiplying, `slow` times as long as it could take, and moving elements
+   between the memories of a multiprocessor, `rate` of them in a clock, and so many for each
+   thread, in a step and in all. */
 static double tile_clocks(
-    const gpu_facts *f, const kernel *k, const problem *p, double rate, double in_step,
-    double in_all)
+    const gpu_facts *f, const kernel *k, const problem *p, double slow, double rate,
+    double in_step, double in_all)
 {
     const int *n = dn_gpu_size(k);
     double c = (double)p->pattern.c, lanes = n[BJ];
     double sums = (double)n[BR] * n[BS] * lanes, threads = sums / (n[TR] * n[TS]);
-    double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / f->cores;
+    double multiply = slow * sums * c * work_of(p->dtype) / f->cores;
     double elements = (n[BS] + n[BR]) * lanes * c + sums;
     return multiply + elements / rate + threads * (in_step * steps_of(k, p) + in_all);
 }
 
-/* A fit to times, batch-last to 3,400 on 9.0 (bench/rows), where memory and tiles overlap:
-   a latency for each step, tiles, and moving x, y and w. Numbers of 16 bits are converted on
-   the way. */
-static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+/* Batch-first, several lanes or lanes apart. */
+static double cost_apart(const gpu_facts *f, const kernel *k, const problem *p)
 {
-    const gpu_facts *f = dn_gpu_facts(dev);
     double rounds = ceil((double)tiles_of(k, p->pattern, p->batch) / f->units);
-    double steps = steps_of(k, p), end = dn_gpu_activating(f, p);
-    int narrow = danaus_dtype_size(p->dtype) == 2;
-    if (p->layout == DANAUS_BATCH_FIRST) {
-        double clocks = (narrow ? 1.4 : 1) * tile_clocks(f, k, p, 85, 3.2, 0);
-        return 6e-6 + 0.45e-6 * steps + rounds * clocks / f->clock +
-               move_seconds(f, k, p) + end;
-    }
+    double convert = danaus_dtype_size(p->dtype) == 2 ? 1.4 : 1;
+    double slow = dn_gpu_size(k)[BJ] > 1 ? 2 : 1;
+    double clocks = convert * tile_clocks(f, k, p, slow, 85, 3.2, 0);
+    return 6e-6 + 0.45e-6 * steps_of(k, p) + rounds * clocks / f->clock +
+           move_seconds(f, k, p);
+}
+
+/* Where vectors lie together. A thread with 64 sums has few registers left. */
+static double cost_together(const gpu_facts *f, const kernel *k, const problem *p)
+{
+    const int *n = dn_gpu_size(k);
+    double rounds = ceil((double)tiles_of(k, p->pattern, p->batch) / f->units);
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double y = (double)dn_pattern_rows(p->pattern) * line;
     double x = (double)dn_pattern_cols(p->pattern) * line;
-    double convert = narrow ? 1.65 : 1;
-    double make = rounds * convert * tile_clocks(f, k, p, 8.9, 0.85, 9.5) / f->clock;
-    double move = (x + (double)packed_bytes(k, p) + 4.8 * y) / f->bandwidth;
-    return 5.5e-6 + 0.3e-6 * convert * steps + dn_gpu_beside(2.7, move, make) + end;
+    double convert = danaus_dtype_size(p->dtype) == 2 ? 1.3 : 1;
+    double slow = n[TR] * n[TS] == 64 ? 1.3 : 1;
+    double make =
+        rounds * convert * tile_clocks(f, k, p, slow, 9.2, 0.45, 10) / f->clock;
+    double move = (x + (double)packed_bytes(k, p) + 4.5 * y) / f->bandwidth;
+    return 7e-6 + 0.27e-6 * convert * steps_of(k, p) + dn_gpu_beside(2.7, move, make);
+}
+
+/* A fit to times on 9.0 (bench/rows): a latency for each step, tiles, and moving x, y and w,
+   beside tiles where vectors lie together. Numbers of 16 bits are converted on the way. */
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    int is_together = p->layout == DANAUS_BATCH_LAST ||
+                      (p->pattern.d == 1 && dn_gpu_size(k)[BJ] == 1 && !p->orders);
+    double seconds = is_together ? cost_together(f, k, p) : cost_apart(f, k, p);
+    return seconds + dn_gpu_activating(f, p);
 }
 
 /* A unit: [k][lane][row] of a tile of lanes and one of rows, zeros past the last ones. */

@@ -64,7 +64,7 @@ FN int has_vectors(const GLOBAL X *x, int64 line)
 FN void find_thread(int *row, int *column)
 {
     int n = THREAD % (ROW_THREADS * COLUMN_THREADS);
-#if ROW_THREADS % 4 == 0 && COLUMN_THREADS % 8 == 0
+#if BJ == 1 && ROW_THREADS % 4 == 0 && COLUMN_THREADS % 8 == 0
     int warp = n / 32, wide = COLUMN_THREADS / 8;
     *row = warp / wide * 4 + n / 16 % 2 * 2 + n % 2;
     *column = warp % wide * 8 + n / 2 % 8;
