@@ -143,6 +143,23 @@ def gpu_few_rows():
     return rows
 
 
+def gpu_planes():
+    """Calls with ready spectra, and steps."""
+    forms = [(dtype, call) for dtype in ("f32", "f16") for call in ("ready", "step")]
+    rows = [("planes", "kind", "taps", *(f"{dtype}, {call}: {what}" for dtype, call in forms
+                                         for what in ("floors", "torch.fft / danaus")))]
+    found = {}
+    for r in records("h200_planes"):
+        key = int(r["size"]), r["kind"], int(r["taps"])
+        for call in ("ready", "step"):
+            times = [f"{float(r[f'{call}_{n}']):.1f}" for n in ("over_floor", "ratio")]
+            found.setdefault(key, {})[r["dtype"], call] = times
+    for (size, kind, taps), values in found.items():
+        line = [number for form in forms for number in values[form]]
+        rows.append((f"{size} x {size}", kind, f"{taps} x {taps}", *line))
+    return rows
+
+
 def matches():
     rows = [("templates x taps", "length", "danaus, s", "EQcorrscan / danaus",
              "greatest difference")]
@@ -161,4 +178,4 @@ def conv_model():
 
 TABLES = {f.__name__: f for f in (
     conv, conv_all, conv_best, forms, few_taps, torch_conv, gpu_conv, gpu_conv_more,
-    gpu_few_rows, matches, conv_model)}
+    gpu_few_rows, gpu_planes, matches, conv_model)}

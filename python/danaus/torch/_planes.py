@@ -44,9 +44,9 @@ def planes_of(u, gate_in, gate_out) -> list[Tensor | None]:
 
 
 def suits_fft(u: Tensor, taps: Sequence[int], kind: str) -> bool:
-    """True if torch.fft is faster, as it needs no more numbers than circular planes
-    have: on CPUs, where flat rows are half as long again."""
-    if kind != "circular" or u.device.type != "cpu" or is_traced():
+    """True if torch.fft is faster: it needs no more numbers than circular planes have,
+    and flat rows of wide filters twice as many along each axis."""
+    if kind != "circular" or is_traced():
         return False
     width = u.shape[-1]
     return u.shape[-2] > 1 and 2 * (min(taps[1], width) - 1) > width
