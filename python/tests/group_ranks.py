@@ -432,8 +432,8 @@ def solve_all(place: Place) -> dict:
 
 
 def run_rank(rank: int, count: int, device: str, folder: str) -> None:
-    """All of it in groups of `count` and of 2; on a CPU also the guide and a death: NCCL
-    ends processes where another one dies."""
+    """All of it in groups of `count` and of 2; on a CPU also the guide and a death:
+    NCCL ends processes where another one dies."""
     torch.set_num_threads(1)
     if device == "cuda":
         torch.cuda.set_device(rank)
