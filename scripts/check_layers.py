@@ -54,7 +54,8 @@ OUTSIDE = {
 
 # module: the only places of the Python packages that may import it
 MODULES = {
-    r"torch|safetensors|danaus\.torch": ["python/danaus/torch/"],
+    r"torch|safetensors|danaus\.torch": ["python/danaus/torch/", "python/danaus/peft.py"],
+    r"peft": ["python/danaus/torch/peft/"],
     r"matplotlib": ["python/danaus/plot.py"],
     r"lazylinop": ["python/danaus/lazylinop.py"],
     r"danaus\._danaus_abi|cffi": ["python/danaus/_library.py"],
