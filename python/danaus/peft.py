@@ -7,6 +7,14 @@ from danaus.torch.peft import (
     MonarchConfig,
     MonarchModel,
     on_chains,
+    replace_boft,
 )
 
-__all__ = ["BOFTConfig", "BOFTModel", "MonarchConfig", "MonarchModel", "on_chains"]
+__all__ = [
+    "BOFTConfig",
+    "BOFTModel",
+    "MonarchConfig",
+    "MonarchModel",
+    "on_chains",
+    "replace_boft",
+]

@@ -11,8 +11,15 @@ except ImportError as error:
         "danaus.peft needs peft: pip install peft (0.21.2 has been tried)"
     ) from error
 
-from danaus.torch.peft.boft import BOFTConfig, BOFTModel
+from danaus.torch.peft.boft import BOFTConfig, BOFTModel, replace_boft
 from danaus.torch.peft.chains import on_chains
 from danaus.torch.peft.monarch import MonarchConfig, MonarchModel
 
-__all__ = ["BOFTConfig", "BOFTModel", "MonarchConfig", "MonarchModel", "on_chains"]
+# One line for each module.
+# fmt: off
+__all__ = [
+    "BOFTConfig", "BOFTModel", "replace_boft",
+    "MonarchConfig", "MonarchModel",
+    "on_chains",
+]
+# fmt: on

@@ -42,10 +42,12 @@ class BOFTConfig(peft.BOFTConfig):
 
     @classmethod
     def from_peft_type(cls, **kwargs: Any) -> BOFTConfig:
-        found = kwargs.get("peft_type", TYPE)
-        if found not in (TYPE, peft.PeftType.BOFT):
-            raise ValueError(f"the adapter's type is {found}, not BOFT")
-        return super().from_peft_type(**kwargs | {"peft_type": TYPE})
+        if "peft_type" in kwargs:
+            found = kwargs["peft_type"]
+            if found not in (TYPE, peft.PeftType.BOFT):
+                raise ValueError(f"the adapter's type is {found}, not BOFT")
+            kwargs["peft_type"] = TYPE
+        return super().from_peft_type(**kwargs)
 
 
 def block_of(features: int, what: str, config: peft.BOFTConfig) -> int:
@@ -280,6 +282,14 @@ class BOFTModel(peft.BOFTModel):
             )
             boft_config.fan_in_fan_out = False
         return kind(target, adapter_name, config=boft_config, **kwargs)
+
+
+def replace_boft() -> None:
+    """From now on danaus computes all adapters of `peft.BOFTConfig`, too.
+
+    So does PEFT when it loads a BOFT adapter. Models that exist stay as they are.
+    """
+    peft.PEFT_TYPE_TO_TUNER_MAPPING[peft.PeftType.BOFT] = BOFTModel
 
 
 register("danaus_boft", BOFTConfig, BOFTModel)
