@@ -1,4 +1,4 @@
-"""Layers of two `KSLinear`: sums of chains, and low rank with stored rows."""
+"""Layers of two others: sums of chains, and low rank with stored rows."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -20,10 +20,11 @@ class SumLinear(LinearLike):
 
     Parameters
     ----------
-    first, second : the two chains; the bias, if there is one, is the first one's.
+    first, second : `KSLinear`, or sums and interpolations of them; the bias is the sum
+        of theirs.
     """
 
-    def __init__(self, first: KSLinear, second: KSLinear):
+    def __init__(self, first: LinearLike, second: LinearLike):
         super().__init__()
         sizes = first.in_features, first.out_features
         if sizes != (second.in_features, second.out_features):

@@ -3,7 +3,7 @@
 A description has the sizes of a layer and none of its weights:
 
     {"kind": "chain", "patterns": [[a, b, c, d], ...], "bias": true}
-    {"kind": "sum", "first": CHAIN, "second": CHAIN}
+    {"kind": "sum", "first": LAYER, "second": LAYER}
     {"kind": "interpolated", "basis": CHAIN, "others": CHAIN}
 
 with "activation", "layout", "tf32" and "batch_invariant" of a chain where they are not
@@ -60,10 +60,11 @@ def build(description: Mapping[str, Any], device: Any = "meta") -> nn.Module:
     if kind in _COMPOSED:
         made, parts = _COMPOSED[kind]
         layers = [build(description.get(name, {}), device) for name in parts]
-        if any(not isinstance(layer, KSLinear) for layer in layers):
-            raise ValueError(f"a layer of the kind {kind!r} is made of chains")
-        more = [range(layers[0].out_features)] if kind == "interpolated" else []
-        return made(*layers, *more)
+        if kind == "interpolated":
+            if any(not isinstance(layer, KSLinear) for layer in layers):
+                raise ValueError(f"a layer of the kind {kind!r} is made of chains")
+            return made(*layers, range(layers[0].out_features))
+        return made(*layers)
     if kind != "chain":
         kinds = ", ".join(["chain", *_COMPOSED])
         raise ValueError(f"the kind of a layer is {kind!r}, which is none of {kinds}")

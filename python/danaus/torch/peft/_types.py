@@ -4,18 +4,10 @@
 from __future__ import annotations
 
 from peft import PeftType
-from peft.utils import register_peft_method
-
-
-def register(name: str, config: type, model: type) -> None:
-    """Makes a method known to PEFT, under a type in capital letters."""
-    register_peft_method(
-        name=name, config_cls=config, model_cls=model, prefix=model.prefix
-    )
 
 
 def new_type(name: str) -> PeftType:
-    """A new member of PEFT's enumeration, which `register_peft_method` reads.
+    """A new member of PEFT's enumeration, which its `register_peft_method` needs.
 
     Members are set as Python's enum sets them, so that names, values and pickles work.
     """

@@ -15,10 +15,14 @@ import peft
 import torch
 from peft.tuners.boft.layer import BOFTLayer, MultiplicativeDropoutLayer
 from peft.tuners.tuners_utils import BaseTunerLayer, check_adapters_to_merge
-from peft.utils import quantization_extra_repr, resolve_quantization_backend
+from peft.utils import (
+    quantization_extra_repr,
+    register_peft_method,
+    resolve_quantization_backend,
+)
 from torch import Tensor, nn
 
-from danaus.torch.peft._types import new_type, register
+from danaus.torch.peft._types import new_type
 from danaus.torch.peft.rotations import Group, cayley, groups_of, rotate
 
 TYPE = new_type("DANAUS_BOFT")
@@ -292,4 +296,9 @@ def replace_boft() -> None:
     peft.PEFT_TYPE_TO_TUNER_MAPPING[peft.PeftType.BOFT] = BOFTModel
 
 
-register("danaus_boft", BOFTConfig, BOFTModel)
+register_peft_method(
+    name=TYPE.lower(),
+    config_cls=BOFTConfig,
+    model_cls=BOFTModel,
+    prefix=BOFTModel.prefix,
+)

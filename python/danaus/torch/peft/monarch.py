@@ -24,13 +24,12 @@ from peft.tuners.tuners_utils import (
     BaseTunerLayer,
     check_adapters_to_merge,
 )
-from peft.utils import (
-    TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as TARGETS,
-)
+from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as TARGETS
+from peft.utils import register_peft_method
 from torch import Tensor, nn
 
 from danaus.torch.functional import ks_linear
-from danaus.torch.peft._types import new_type, register
+from danaus.torch.peft._types import new_type
 from danaus.torch.peft.chains import check_layout, separate, sum_of
 from danaus.torch.structure import sizes_of
 from danaus.torch.weight import LinearLike
@@ -235,4 +234,9 @@ class MonarchModel(BaseTuner):
         return MonarchLayer(target, adapter_name, config)
 
 
-register("danaus_monarch", MonarchConfig, MonarchModel)
+register_peft_method(
+    name=TYPE.lower(),
+    config_cls=MonarchConfig,
+    model_cls=MonarchModel,
+    prefix=MonarchModel.prefix,
+)
