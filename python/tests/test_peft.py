@@ -302,7 +302,7 @@ def test_adapters_can_be_exchanged_disabled_and_removed():
     both = model.base_model
     both.set_adapter(["default", "more"])
     together = model(x)
-    assert len({round(float(y.sum()), 9) for y in (plain, one, other, together)}) == 4
+    assert len({round(y.sum().item(), 9) for y in (plain, one, other, together)}) == 4
     with model.disable_adapter():
         assert torch.equal(model(x), plain)
     model.merge_adapter(adapter_names=["default", "more"])

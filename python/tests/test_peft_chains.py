@@ -144,11 +144,11 @@ def test_monarch_begins_as_the_layer_and_learns():
     first = None
     for _ in range(5):
         loss = model(x).square().mean()
-        first = first or float(loss)
+        first = first or loss.item()
         steps.zero_grad()
         loss.backward()
         steps.step()
-    assert float(loss) < first
+    assert loss.item() < first
 
 
 def test_the_rank_is_up_to_blocks_times_rank():
