@@ -18,6 +18,7 @@ peft = pytest.importorskip("peft", reason="peft is not installed")
 
 from peft.tuners.boft import layer as theirs  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from danaus.peft import BOFTConfig, BOFTModel, replace_boft  # noqa: E402
 from danaus.torch.peft.rotations import cayley, groups_of, rotate  # noqa: E402
@@ -368,6 +369,30 @@ def test_layers_compile_without_a_graph_break():
     layer, x = model.base_model.model[0], torch.randn(4, 16)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+def test_steps_can_be_differentiated_twice_batched_and_computed_again():
+    base = nn.Sequential(nn.Linear(12, 5)).double()
+    config = BOFTConfig(target_modules=["0"], init_weights=False, **options((12, 2, 2)))
+    model = peft.get_peft_model(base, config, autocast_adapter_dtype=False)
+    layer = model.base_model.model[0]
+    r, s = layer.boft_R["default"], layer.boft_s["default"]
+
+    def call(x, r, s):
+        given = {"boft_R.default": r, "boft_s.default": s}
+        return torch.func.functional_call(layer, given, (x,))
+
+    x = torch.randn(3, 12).double().requires_grad_()
+    assert torch.autograd.gradcheck(call, (x, r, s))
+    assert torch.autograd.gradgradcheck(call, (x, r, s))
+    one = torch.func.grad(lambda r, x: call(x, r, s).square().sum())
+    each = torch.func.vmap(one, (None, 0))(r, x)
+    for found, v in zip(each, x):
+        torch.testing.assert_close(found, one(r, v), rtol=1e-12, atol=1e-12)
+    again = checkpoint(model, x, use_reentrant=False)
+    assert torch.equal(again, model(x))
+    again.sum().backward()
+    assert model(x[:0]).shape == (0, 5) and model(x[0]).shape == (5,)
 
 
 # ---- wrong ----

@@ -24,6 +24,7 @@ from danaus.torch import (  # noqa: E402
     apply_structure,
     structure_of,
 )
+from danaus.torch.parents import reason_to_keep  # noqa: E402
 
 KINDS = {
     "dense": lambda: nn.Linear(12, 8),
@@ -270,6 +271,12 @@ def test_what_is_not_finite_is_not_merged(kind, method):
     with pytest.raises(ValueError, match="finite|NaN"):
         model.merge_adapter(safe_merge=True)
     assert not model.base_model.model[0].merged
+
+
+def test_compression_leaves_adapted_layers_as_they_are():
+    for config in CONFIGS.values():
+        _, model = adapted("dense", config())
+        assert "adapter" in reason_to_keep(model, "base_model.model.0.base_layer")
 
 
 def test_what_changes_the_dense_weight_says_that_there_is_none():

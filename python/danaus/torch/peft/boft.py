@@ -82,6 +82,8 @@ class _Scaled(torch.autograd.Function):
     s - 1 is rounded and not s, which is near 1.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(y: Tensor, bias: Tensor | None, s: Tensor) -> Tensor:
         more = (s - 1).to(y.dtype)
