@@ -153,6 +153,9 @@ def test_steps_are_those_of_peft(extension, shape, bias, dropout):
     scale = x.norm() * (1 + dy.norm()) * (1 + layer.weight.norm()) * 2
     close(*found, bound, float(scale))
     assert all(v.abs().max() > 0 for v in found[1])
+    exact = models[1].eval()(x)
+    models[1].train().merge_adapter()  # without dropout
+    assert (models[1](x) - exact).norm() <= bound * scale
 
 
 @pytest.mark.parametrize("shape", SHAPES)
