@@ -56,6 +56,7 @@ OUTSIDE = {
 MODULES = {
     r"torch|safetensors|danaus\.torch": ["python/danaus/torch/", "python/danaus/peft.py"],
     r"peft": ["python/danaus/torch/peft/"],
+    r"sentence_transformers": ["python/danaus/torch/sentence_encoder.py"],
     r"matplotlib": ["python/danaus/plot.py"],
     r"lazylinop": ["python/danaus/lazylinop.py"],
     r"danaus\._danaus_abi|cffi": ["python/danaus/_library.py"],
