@@ -23,6 +23,7 @@ from danaus.torch.monarch_conv import MonarchConv
 from danaus.torch.monarch_linear import MonarchLinear
 from danaus.torch.monarch_mixer import MonarchMixerLayer
 from danaus.torch.multivariate_conv import MultivariateConv
+from danaus.torch.plain import to_plain
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed
 from danaus.torch.sequence_parallel import average_gradients, split_sequence
@@ -38,6 +39,7 @@ __all__ = [
     "ShortConv",
     "ChebyshevConv", "MonarchConv", "MultivariateConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
+    "to_plain",
     "average_gradients", "split_sequence",
     "apply_structure", "load_compressed", "save_compressed", "structure_of",
 ]

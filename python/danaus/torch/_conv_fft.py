@@ -12,6 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from danaus.torch._ops import is_standard, refuse_onnx
+from danaus.torch._standard import convolve_few, convolve_planes, convolve_rows
+
 
 def _smooth(least: int) -> int:
     """The least product of powers of 2, 3, 5 and 7 that is at least that."""
@@ -126,6 +129,21 @@ def _plane_rows(rows: Tensor, k, skip, kind: str, form: Sequence[int]) -> Tensor
     return y if skip is None else y + skip[:, None, None] * rows
 
 
+def _standard_rows(rows: Tensor, k, k_reverse, skip, kind: str, form) -> Tensor:
+    """All of these for an exporter."""
+    if len(form) == 8:
+        refuse_onnx("a long convolution with a sparse spectrum")
+        y = _sparse_rows(rows, k, k_reverse, None, form)
+    elif len(form) == 4 and form[0]:
+        height, tap_rows, *centre = form
+        planes, k = rows.unflatten(-1, (height, -1)), k.unflatten(-1, (tap_rows, -1))
+        y = convolve_planes(planes, k, centre, kind == "circular").flatten(-2)
+    else:
+        centre = form[3] if form else 0
+        y = convolve_rows(rows, k, k_reverse, centre, kind == "circular")
+    return y if skip is None else y + skip[:, None, None] * rows
+
+
 def _fft_long_conv(
     u: Tensor,
     k: Tensor,
@@ -155,7 +173,9 @@ def _fft_long_conv(
     if gate_in is not None:
         p = p * gate_in
     rows = p.unflatten(1, (filters, channels // filters))
-    if not rows.numel():  # transforms of nothing are refused by some libraries
+    if is_standard():
+        y = _standard_rows(rows, k, k_reverse, skip, kind, form)
+    elif not rows.numel():  # transforms of nothing are refused by some libraries
         y = rows * sum(t.sum() for t in (k, k_reverse, skip) if t is not None)
     elif len(form) == 8:
         y = _sparse_rows(rows, k, k_reverse, skip, form)
@@ -173,16 +193,8 @@ def _conv1d_short_conv(
     u: Tensor, k: Tensor, bias: Tensor | None, channels_last: bool, centred: bool
 ) -> Tensor:
     """danaus::short_conv through conv1d, with sums in the type of k."""
-    channels, taps = k.shape
-    shift = (taps - 1) // 2 if centred else 0
-    rows = u.to(k.dtype)
-    if channels_last:
-        rows = rows.transpose(1, 2)
-    rows = torch.nn.functional.pad(rows, (taps - 1 - shift, shift))
     with torch.autocast(u.device.type, enabled=False):
-        y = torch.nn.functional.conv1d(rows, k.flip(1)[:, None], bias, groups=channels)
-    if channels_last:
-        y = y.transpose(1, 2)
+        y = convolve_few(u.to(k.dtype), k, bias, channels_last, centred)
     return y.to(u.dtype).contiguous()
 
 

@@ -18,7 +18,7 @@ from danaus.torch._conv_ops import (
     run_long_conv,
     run_short_conv,
 )
-from danaus.torch._errors import fail
+from danaus.torch._errors import fail, refuse_proxy
 from danaus.torch._ops import in_transform, is_traced, sum_dtype
 from danaus.torch._split import Split, on_whole_rows, size_of, split_of
 
@@ -57,6 +57,7 @@ def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
 def check_rows(x, features: int, device: torch.device | None = None) -> None:
     """Raises unless x is a real tensor on that device with so many numbers in a row."""
     if not isinstance(x, Tensor):
+        refuse_proxy(x)
         fail(f"x has to be a tensor, not {type(x).__name__}")
     check_tensor("x", x, (*x.shape[:-1], features), x.device)
     if device is not None and x.device != device:
@@ -66,6 +67,7 @@ def check_rows(x, features: int, device: torch.device | None = None) -> None:
 def check_signal(u) -> None:
     """Raises unless u has three dimensions; only the first may be empty."""
     if not isinstance(u, Tensor):
+        refuse_proxy(u)
         fail(f"u has to be a tensor, not {type(u).__name__}")
     check_tensor("u", u, (None, None, None), u.device)
     if u.shape[1] < 1 or u.shape[2] < 1:

@@ -16,6 +16,7 @@ from danaus.torch._ops import (
     check_one_device,
     in_forward_mode,
     in_transform,
+    is_standard,
     is_traced,
     ops,
 )
@@ -287,8 +288,11 @@ run_hyena = _registered(
 
 def has_kernels(device: torch.device) -> bool:
     """True if the operators run on the device; warns once in a process where they do
-    not. In forward mode PyTorch's own functions run, which have its derivatives."""
+    not. In forward mode PyTorch's own functions run, which have its derivatives, and
+    in exports to ONNX, which know no others."""
     global _warned
+    if is_standard():
+        return False
     if not is_traced() and in_forward_mode():
         return False
     if device.type in ("cpu", "cuda", "meta"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from danaus.torch._conv_functions import (
     fail,
     filter_sizes,
 )
+from danaus.torch._errors import refuse_proxy
+from danaus.torch._ops import standard_operators
 from danaus.torch._packed import Traceable
 from danaus.torch._precision import wide
 
@@ -48,6 +51,8 @@ class FilterConv(Traceable):
     """
 
     needs_whole_rows = True
+    can_be_scripted = False
+    standard = False  # True: of `to_plain`
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class FilterConv(Traceable):
 
     def forward(self, u: Tensor) -> Tensor:
         """u and the result are [batch, channels, length], or shorter ones."""
+        refuse_proxy(u, "use torch.export")
         check_signal(u)
         check_tensor("the module's weight", self.weight, (None, None), u.device)
         if u.shape[1] != self.channels:
@@ -83,7 +89,8 @@ class FilterConv(Traceable):
             fail(f"u is {u.shape[2]} long; this module is made for {self.length}")
         more = u.shape[2] - self.taps
         k = nn.functional.pad(self.weight.to(u.dtype), (0, more))
-        y = self._convolve(u, k).to(u.dtype)
+        with standard_operators() if self.standard else nullcontext():
+            y = self._convolve(u, k).to(u.dtype)
         if self.skip is None:
             return y
         return y + self._of_channels(self.skip.to(u.dtype))[:, None] * u

@@ -8,6 +8,7 @@ import threading
 import torch
 from torch import Tensor, nn
 
+from danaus.torch._errors import TO_PLAIN
 from danaus.torch._ops import ops
 
 # True if two lists of tensors on CPUs have equal types, shapes and bits.
@@ -33,10 +34,13 @@ class Traceable(nn.Module):
     """A module that can be traced and exported, but not scripted: it chooses operators
     by what a call is given."""
 
+    can_be_scripted = True  # as what `to_plain` makes of it
+
     def __prepare_scriptable__(self):
+        more = f", or script {TO_PLAIN}" if self.can_be_scripted else ""
         raise NotImplementedError(
             f"{type(self).__name__} cannot be scripted: use torch.compile, "
-            "torch.export or torch.jit.trace"
+            f"torch.export or torch.jit.trace{more}"
         )
 
 

@@ -19,6 +19,7 @@ from danaus.torch._conv_functions import (
     rows_of,
     run_rows,
 )
+from danaus.torch._errors import refuse_proxy
 from danaus.torch._ops import is_traced
 
 
@@ -34,6 +35,7 @@ def check_plane_kind(kind: str) -> None:
 
 def planes_of(u, gate_in, gate_out) -> list[Tensor | None]:
     """u and its gates as rows that have both axes of a plane as one."""
+    refuse_proxy(u)
     if not isinstance(u, Tensor) or u.dim() != 4 or 0 in u.shape[1:]:
         shape = list(u.shape) if isinstance(u, Tensor) else type(u).__name__
         fail(f"u is {shape}; [batch, channels, height, width] is needed")

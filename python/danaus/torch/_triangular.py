@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from danaus.torch import _standard
+from danaus.torch._ops import is_standard
 from danaus.torch._packed import Factors
 from danaus.torch._precision import wide
 
@@ -61,6 +63,8 @@ def with_ones(x: Tensor) -> Tensor:
 def triangular_inverse(x: Tensor, unit: bool = False) -> Tensor:
     """Inverses of lower triangular matrices [..., b, b]; if unit, of ones on their
     diagonals."""
+    if is_standard():
+        return _standard.triangular_inverse(x)
     ones = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
     return torch.linalg.solve_triangular(x, ones, upper=False, unitriangular=unit)
 

@@ -14,10 +14,21 @@ from torch.compiler import is_compiling
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._convolve import convolve
+from danaus.torch._errors import refuse_proxy
 from danaus.torch._hyena_functions import hyena
-from danaus.torch._ops import Linear, in_transform, is_traced, is_tracing, linear, ops
+from danaus.torch._ops import (
+    Linear,
+    in_transform,
+    is_standard,
+    is_traced,
+    is_tracing,
+    linear,
+    ops,
+    refuse_onnx,
+)
 from danaus.torch._packed import Packed
 from danaus.torch._planes import long_conv2d
+from danaus.torch._standard import chain_product
 
 __all__ = ["convolve", "hyena", "ks_linear", "long_conv", "long_conv2d", "short_conv"]
 
@@ -86,6 +97,7 @@ def check_input(
 ) -> None:
     """Raises unless x can be multiplied by such weights with so many columns."""
     if not isinstance(x, Tensor):
+        refuse_proxy(x)
         raise TypeError(f"the input has to be a tensor, not {type(x).__name__}")
     if x.is_nested:
         raise ValueError("the input is nested: danaus has dense tensors only")
@@ -187,6 +199,12 @@ def product(
     that are kept. A GPU packs at each call: this launch takes less time than finding
     changes.
     """
+    if kept is None and is_standard():
+        if x.is_complex():
+            refuse_onnx("a product of complex numbers")
+        patterns, activation, batch_last, *_ = question
+        v = chain_product(x, weights, bias, patterns, batch_last)
+        return ACTIVATIONS[activation](v)
     if kept is None and is_tracing():  # one graph, with and without gradients
         return ops.ks_linear(x, weights, bias, *question)
     derived = kept is None and not is_traced() and in_transform()

@@ -19,6 +19,7 @@ from danaus.torch._conv_functions import (
     planned_batch,
     short_conv,
 )
+from danaus.torch._errors import refuse_proxy
 from danaus.torch._hyena_functions import (
     MOST_ORDER,
     hyena,
@@ -100,6 +101,7 @@ class _Mixer(Freezable, Splittable):
         """x and the result are [batch, length, width] or, with offsets, packed
         sequences [1, columns, width], as for `long_conv`."""
         if not isinstance(x, Tensor):
+            refuse_proxy(x)
             fail(f"x has to be a tensor, not {type(x).__name__}")
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")

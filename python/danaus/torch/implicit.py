@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
+from danaus.torch._errors import refuse_proxy
 from danaus.torch._packed import Traceable
 from danaus.torch.projections import is_usual, rows_by, to_rows
 
@@ -192,6 +193,7 @@ class HyenaFilter(Traceable):
         """k [channels, length], or k and k_reverse; all values without a length. own:
         for which channels."""
         length = self.length if length is None else length
+        refuse_proxy(length)
         if not 1 <= length <= self.length:
             fail(f"a filter of {length} values; this one has at most {self.length}")
         # autocast does not know the device meta.

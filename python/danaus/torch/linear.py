@@ -16,7 +16,7 @@ from danaus._arrays import INT64, whole
 from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
-from danaus.torch._ops import is_traced, ops
+from danaus.torch._ops import is_standard, is_traced, ops
 from danaus.torch._packed import Factors, Freezable, Packed, is_hooked, wait
 from danaus.torch._precision import wide
 from danaus.torch.functional import (
@@ -227,7 +227,7 @@ class KSLinear(LinearLike, Freezable):
         if adds and residual.dtype != x.dtype or wants_gradients((x, residual)):
             return False
         if is_traced():
-            return True
+            return not is_standard()
         plain = is_plain(x) and (not adds or is_plain(residual))
         return plain and self._is_frozen()
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
+from danaus.torch._errors import refuse_proxy
 from danaus.torch._packed import Traceable, is_hooked
 from danaus.torch._split import (
     Split,
@@ -96,6 +97,7 @@ class M2Mixer(Traceable, Splittable):
     def forward(
         self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
     ) -> Tensor:
+        refuse_proxy(x)
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
         split = split_of(self.group, x, self.width, call=(offsets,))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
-from danaus.torch._ops import in_transform, is_traced
+from danaus.torch._ops import in_transform, is_traced, refuse_onnx
 from danaus.torch._precision import without_autocast
 from danaus.torch.functional import ks_linear
 
@@ -62,6 +62,7 @@ def monarch_inverse(pair: Pair, name: str = "the matrix") -> Pair:
         A block is singular in the numbers' precision.
     """
     left, right = checked_pair(name, pair, None)
+    refuse_onnx("a MonarchConv, which inverts matrices at each call,")
     return (
         _inverses(f"L of {name}", left),
         _inverses(f"R of {name}", right),

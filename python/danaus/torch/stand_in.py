@@ -35,7 +35,7 @@ def stand_in(old: nn.Module, candidate: Candidate, bias: np.ndarray | None):
     It is in evaluation mode, as the model is while layers are fitted.
     """
     new = candidate.module(bias, effective(old)).eval()
-    _share_hooks(old, new)
+    share_hooks(old, new)
     weights = [p for n, p in old.named_parameters() if not n.startswith("bias")]
     trained = any(p.requires_grad for p in weights)
     biased = any(p.requires_grad for n, p in old.named_parameters() if "bias" in n)
@@ -45,7 +45,9 @@ def stand_in(old: nn.Module, candidate: Candidate, bias: np.ndarray | None):
     return new
 
 
-def _share_hooks(old: nn.Module, new: nn.Module) -> None:
+def share_hooks(old: nn.Module, new: nn.Module) -> None:
+    """Gives the new layer the hooks on calls of the old one, except those that compute
+    its weight."""
     for name in _HOOKS:
         hooks = getattr(old, name, None)
         if hooks is None:

@@ -97,6 +97,8 @@ class HyenaMixer(nn.Module, Splittable):
     """The Hyena operator with the names of the authors' checkpoints; c has the numbers
     of a `HyenaConfig`."""
 
+    no_plain_form = "it has none; torch.onnx.export takes the model itself"
+
     def __init__(self, c: Any):
         super().__init__()
         width, self.order, self.head_dim = c.d_model, c.hyena_order, c.head_dim

@@ -169,6 +169,7 @@ class Sequences(Pretrained, Splittable):
     """A model of sequences of ids, with a table of words."""
 
     main_input_name = "input_ids"
+    no_plain_form = "it packs sequences; torch.onnx.export takes the model itself"
     supports_gradient_checkpointing = True
 
     def embedder(self) -> nn.Module:
