@@ -4,7 +4,7 @@ docs/python.md, section PyTorch, is the guide.
 """
 
 # SPDX-License-Identifier: Apache-2.0
-from danaus.torch import _transformers, functional
+from danaus.torch import _flops, _transformers, functional
 from danaus.torch.block_diagonal import BlockDiagonalLinear
 from danaus.torch.chebyshev_conv import ChebyshevConv
 from danaus.torch.composed import InterpolatedLinear, SumLinear
@@ -44,4 +44,5 @@ __all__ = [
     "apply_structure", "load_compressed", "save_compressed", "structure_of",
 ]
 # fmt: on
+_flops.install()
 _transformers.install()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from danaus.torch import _conv_vmap
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv, fft_hyena
 from danaus.torch._ops import (
     check_one_device,
@@ -86,6 +87,7 @@ class Operator(NamedTuple):
     options: int  # how many
     result: Callable[..., Tensor]  # empty, of the tensors
     by_torch: Callable[..., Tensor]  # of the tensors, options and offsets
+    places: Callable[..., _conv_vmap.Places]  # of channels, of the tensors and options
     has_spectra: bool = False
 
     def all_of(self, needed) -> list[Tensor]:
@@ -271,16 +273,17 @@ def _registered(operator: Operator):
         name = f"danaus::{prefix}{operator.name}"
         torch.library.register_fake(name)(fake)
         torch.library.register_fake(f"{name}_backward")(operator.fake_backward)
+    rules = _conv_vmap.Rules(*operator[1:4], operator.places)
+    _conv_vmap.register(operator.name, ops, rules, operator.result_of)
     return _runner(operator.name, *operator.derivative(), operator.result_of)
 
 
-run_long_conv = _registered(
-    Operator("long_conv", 6, 6, 2, _like, _fft_long_conv, has_spectra=True)
-)
-run_short_conv = _registered(Operator("short_conv", 3, 2, 2, _like, _conv1d_short_conv))
-run_hyena = _registered(
-    Operator("hyena", 5, 5, 0, _hyena_like, fft_hyena, has_spectra=True)
-)
+_LONG = _like, _fft_long_conv, _conv_vmap.places_long
+_SHORT = _like, _conv1d_short_conv, _conv_vmap.places_short
+_HYENA = _hyena_like, fft_hyena, _conv_vmap.places_hyena
+run_long_conv = _registered(Operator("long_conv", 6, 6, 2, *_LONG, has_spectra=True))
+run_short_conv = _registered(Operator("short_conv", 3, 2, 2, *_SHORT))
+run_hyena = _registered(Operator("hyena", 5, 5, 0, *_HYENA, has_spectra=True))
 
 
 # ---- devices ----

@@ -9,10 +9,7 @@ Nothing is imported: what transformers needs is added when its module has been l
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.util
 import re
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from danaus.torch._later import when_loaded
 from danaus.torch.structure import (
     METHOD,
     apply_structure,
@@ -31,35 +29,10 @@ from danaus.torch.structure import (
     to_entry,
 )
 
-_MODULE = "transformers.modeling_utils"
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Calls `extend` once the module has been loaded."""
-
-    def find_spec(self, name, path, target=None):
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module):
-                run(module)
-                extend(module)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
 
 def install() -> None:
     """Extends transformers now, where it is loaded, or as soon as it is."""
-    module = sys.modules.get(_MODULE)
-    if module is not None:
-        extend(module)
-    else:
-        sys.meta_path.insert(0, _Finder())
+    when_loaded("transformers.modeling_utils", extend)
 
 
 def extend(module: Any) -> None:
