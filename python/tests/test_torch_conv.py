@@ -324,7 +324,6 @@ def test_third_derivatives():
     assert torch.allclose(cube(long_conv), cube(through_fft), rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_torch_func(rng):
     case = random_long(rng, 2, 4, 9, 2, 7, "bidirectional", torch.float64)
     u, k, *rest = case
@@ -344,7 +343,6 @@ def test_torch_func(rng):
     assert torch.allclose(along, (k.grad * tangent).sum())
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ("long", "short", "hyena"))
 def test_torch_func_again(name):
     """Second derivatives by torch.func are autograd's, those of forward mode, too."""

@@ -142,9 +142,20 @@ def _replaced(module: nn.Module, path: str, made: dict[int, nn.Module]) -> nn.Mo
         )
     if new is not module:
         new.training = module.training
+        _put_in_order(new, module)
         share_hooks(module, new)
     made[id(module)] = new
     return new
+
+
+def _put_in_order(new: nn.Module, old: nn.Module) -> None:
+    """Gives the new module's tensors and parts the old one's order, which optimizers
+    go by."""
+    for kind in "_parameters", "_buffers", "_modules":
+        held = getattr(new, kind)
+        for name in getattr(old, kind):
+            if name in held:
+                held[name] = held.pop(name)
 
 
 def _reason_against(module: nn.Module) -> str | None:
