@@ -343,6 +343,7 @@ def test_torch_func(rng):
     assert torch.allclose(along, (k.grad * tangent).sum())
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # aten::index_copy_
 @pytest.mark.parametrize("name", ("long", "short", "hyena"))
 def test_torch_func_again(name):
     """Second derivatives by torch.func are autograd's, those of forward mode, too."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from danaus.torch._ops import is_standard, refuse_onnx
+from danaus.torch._exporting import is_standard, refuse_onnx
 from danaus.torch._standard import convolve_few, convolve_planes, convolve_rows
 
 

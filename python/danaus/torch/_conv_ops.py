@@ -13,11 +13,11 @@ from torch import Tensor
 
 from danaus.torch import _conv_vmap
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv, fft_hyena
+from danaus.torch._exporting import is_standard
 from danaus.torch._ops import (
     check_one_device,
     in_forward_mode,
     in_transform,
-    is_standard,
     is_traced,
     ops,
 )

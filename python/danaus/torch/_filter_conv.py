@@ -16,7 +16,7 @@ from danaus.torch._conv_functions import (
     filter_sizes,
 )
 from danaus.torch._errors import refuse_proxy
-from danaus.torch._ops import standard_operators
+from danaus.torch._exporting import standard_operators
 from danaus.torch._packed import Traceable
 from danaus.torch._precision import wide
 

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch.autograd import forward_ad
@@ -193,43 +190,6 @@ is_tracing = torch._C._is_tracing
 def is_traced() -> bool:
     """True while a compiler, an exporter or torch.jit.trace records what runs."""
     return torch.compiler.is_compiling() or is_tracing()
-
-
-def _exports_onnx() -> bool:
-    return torch.onnx.is_in_onnx_export()
-
-
-_exports_onnx._dynamo_marked_constant = True  # a compiler takes PyTorch's for False
-
-
-class _Standard(threading.local):
-    asked = False
-
-
-_standard = _Standard()
-
-
-def is_standard() -> bool:
-    """True where PyTorch's own operators alone are to run: while an exporter to ONNX
-    records, since no operator of danaus can be part of its program, and in modules of
-    `to_plain`."""
-    return _standard.asked or (is_traced() and _exports_onnx())
-
-
-@contextmanager
-def standard_operators() -> Iterator[None]:
-    """Makes `is_standard` true inside."""
-    before, _standard.asked = _standard.asked, True
-    try:
-        yield
-    finally:
-        _standard.asked = before
-
-
-def refuse_onnx(what: str) -> None:
-    """Raises if an exporter to ONNX, which cannot record that, is at work."""
-    if _exports_onnx():
-        raise NotImplementedError(f"danaus: {what} cannot be exported to ONNX")
 
 
 def in_forward_mode() -> bool:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from danaus.torch._ops import refuse_onnx
+from danaus.torch._exporting import refuse_onnx
 
 
 def activate(v: Tensor, name: str) -> Tensor:

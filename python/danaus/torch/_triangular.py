@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch import _standard
-from danaus.torch._ops import is_standard
+from danaus.torch._exporting import is_standard
 from danaus.torch._packed import Factors
 from danaus.torch._precision import wide
 

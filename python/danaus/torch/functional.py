@@ -15,17 +15,9 @@ from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._convolve import convolve
 from danaus.torch._errors import refuse_proxy
+from danaus.torch._exporting import is_standard, refuse_onnx
 from danaus.torch._hyena_functions import hyena
-from danaus.torch._ops import (
-    Linear,
-    in_transform,
-    is_standard,
-    is_traced,
-    is_tracing,
-    linear,
-    ops,
-    refuse_onnx,
-)
+from danaus.torch._ops import Linear, in_transform, is_traced, is_tracing, linear, ops
 from danaus.torch._packed import Packed
 from danaus.torch._planes import long_conv2d
 from danaus.torch._standard import chain_product

@@ -16,7 +16,8 @@ from danaus._arrays import INT64, whole
 from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
-from danaus.torch._ops import is_standard, is_traced, ops
+from danaus.torch._exporting import is_standard
+from danaus.torch._ops import is_traced, ops
 from danaus.torch._packed import Factors, Freezable, Packed, is_hooked, wait
 from danaus.torch._precision import wide
 from danaus.torch.functional import (

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
-from danaus.torch._ops import in_transform, is_traced, refuse_onnx
+from danaus.torch._exporting import refuse_onnx
+from danaus.torch._ops import in_transform, is_traced
 from danaus.torch._precision import without_autocast
 from danaus.torch.functional import ks_linear
 
