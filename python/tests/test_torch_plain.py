@@ -116,8 +116,8 @@ def test_options(name):
 def test_implicit_filters():
     for options in {}, {"reverse": True, "layers": 0}, {"learned": True, "features": 5}:
         layer = learned(lambda o=options: HyenaFilter(8, 12, **o), "cpu")
-        for length in 1, 7, 12:
-            found, wanted = to_plain(layer)(length), layer(length)
+        for length in ((1,), (7,), (12,), ()):
+            found, wanted = to_plain(layer)(*length), layer(*length)
             for a, b in zip(torch.atleast_1d(found), torch.atleast_1d(wanted)):
                 torch.testing.assert_close(a, b)
 
@@ -213,6 +213,28 @@ def test_frozen_layers_and_pickles():
         assert not any(p.requires_grad for p in plain.parameters())
 
 
+@pytest.mark.parametrize("kind", LAYERS, ids=lambda kind: kind.__name__)
+def test_plain_models_are_plain(kind):
+    plain = to_plain(learned(MAKE[kind], "cpu"))
+    again, x = to_plain(plain), given(kind, torch.randn(*ROWS))
+    assert again is not plain and torch.equal(again(x), plain(x))
+
+
+def test_matrices_can_be_read():
+    for kind in CAST:
+        if hasattr(kind, "to_dense") and hasattr(kind, "factors"):
+            layer = learned(CAST[kind], "cpu")
+            plain = to_plain(layer)
+            assert plain.weight.shape == layer.weight.shape
+            torch.testing.assert_close(plain.weight.dense(), layer.to_dense())
+            torch.testing.assert_close(plain.bias, layer.bias)
+    encoder = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True).eval()
+    encoder.linear1, encoder.linear2 = KSLinear(8, 8, CHAIN), KSLinear(8, 8, CHAIN)
+    x = torch.randn(2, 3, 8)
+    with torch.no_grad():  # which reads the matrices for its fast path
+        torch.testing.assert_close(to_plain(encoder)(x), encoder(x))
+
+
 def test_models_without_layers_of_danaus_are_copies():
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
     plain, x = to_plain(model), torch.randn(2, 3)
@@ -281,6 +303,7 @@ def test_what_is_refused():
     refused = {
         "inner.0, a Own: a subclass": Own(8, 8, CHAIN),
         "inner.0, a ParametrizedKSLinear: .* parametrization": biased,
+        "a LongConv: its sequences": LongConv(8, 12, group="world"),
         "a LongConv: sparse spectra": LongConv(8, 12, axes=[8, 8], keep=[4, 8]),
         "inner.0.backbone.layers.0.mixer, a HyenaMixer: .*onnx": models.HyenaDNAModel(
             config
@@ -297,6 +320,26 @@ def test_what_is_refused():
         to_plain(replaced)
     with pytest.raises(RuntimeError):  # PyTorch's own sentence
         to_plain(KSLinear(8, 8, CHAIN))(torch.ones(2, 7))
+
+
+def test_images_by_models_of_danaus():
+    """Their layers have plain forms; those with Hyena operators say what to do."""
+    sizes = {"image_size": 8, "patch_size": 4, "hidden_size": 16}
+    sizes |= {"intermediate_size": 32, "num_hidden_layers": 1}
+    pictures = torch.randn(2, 3, 8, 8)
+    vit = models.MonarchViTConfig(num_attention_heads=2, monarch_blocks=4, **sizes)
+    for model in (
+        models.MonarchViTForImageClassification(vit),
+        models.M2ViTForImageClassification(models.M2ViTConfig(**sizes)),
+    ):
+        plain, wanted = to_plain(model.eval()), model(pictures)
+        torch.testing.assert_close(plain(pictures).logits, wanted.logits)
+        with Seen() as seen, torch.no_grad():
+            plain(pictures)
+        assert "danaus" not in seen.names
+    hyena = models.HyenaViTModel(models.HyenaViTConfig(**sizes))
+    with pytest.raises(NotImplementedError, match="blocks.0.mixer, a HyenaMixer"):
+        to_plain(hyena)
 
 
 def test_every_convolution_without_a_form_for_scripts_is_known():

@@ -147,7 +147,8 @@ class PlainHyenaFilter(nn.Module):
         rates = self.modulation.deltas[0].abs().t()
         return k * (torch.exp(-rates * t) + self.shift)
 
-    def forward(self, length: int) -> Tensor:
+    def forward(self, length: int | None = None) -> Tensor:
+        length = self.length if length is None else length
         x, f = self.inputs(length)
         for n, layer in enumerate(self.implicit_filter):
             x = layer(x)
@@ -159,7 +160,8 @@ class PlainHyenaFilter(nn.Module):
 class PlainHyenaFilters(PlainHyenaFilter):
     """The pair of k and k_reverse."""
 
-    def forward(self, length: int) -> tuple[Tensor, Tensor]:
+    def forward(self, length: int | None = None) -> tuple[Tensor, Tensor]:
+        length = self.length if length is None else length
         z, f = self.inputs(length)
         x, back = z, z
         for n, layer in enumerate(self.implicit_filter):

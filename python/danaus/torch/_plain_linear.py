@@ -13,14 +13,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from danaus.torch._standard import activate, chain_product
+from danaus.torch.composed import InterpolatedLinear, SumLinear
+from danaus.torch.weight import LinearLike
 
 
-class PlainKSLinear(nn.Module):
-    """activation(K_1 ... K_L x + bias), a batched matrix product for each factor."""
+class PlainLinear(LinearLike):
+    """What has in_features, out_features and a matrix that others may read."""
+
+    __jit_unused_properties__ = ["weight", "bias"]
 
     def __init__(self, layer: nn.Module):
         super().__init__()
         self.in_features, self.out_features = layer.in_features, layer.out_features
+
+
+class PlainKSLinear(PlainLinear):
+    """activation(K_1 ... K_L x + bias), a batched matrix product for each factor."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__(layer)
         self.patterns = list(layer._sizes)
         self.activation, self.layout = layer.activation, layer.layout
         self.batch_last = layer._batch_last
@@ -35,25 +46,40 @@ class PlainKSLinear(nn.Module):
         y = activate(y, self.activation)
         return y if residual is None else residual + y
 
+    def factors(self) -> list[Tensor]:
+        """The weights, the leftmost factor first."""
+        return list(self.weights)
 
-class PlainSumLinear(nn.Module):
+    def to_dense(self) -> Tensor:
+        """W as a matrix [M, N], without bias."""
+        weights = self.factors()
+        kind = {"dtype": weights[0].dtype, "device": weights[0].device}
+        eye = torch.eye(self.in_features, **kind)
+        return chain_product(eye, weights, None, self.patterns, True)
+
+
+class PlainSumLinear(PlainLinear):
     """first(x) + second(x)."""
 
+    bias, factors, to_dense = SumLinear.bias, SumLinear.factors, SumLinear.to_dense
+
     def __init__(self, layer: nn.Module):
-        super().__init__()
-        self.in_features, self.out_features = layer.in_features, layer.out_features
+        super().__init__(layer)
         self.first, self.second = layer.first, layer.second
 
     def forward(self, x: Tensor) -> Tensor:
         return self.first(x) + self.second(x)
 
 
-class PlainInterpolatedLinear(nn.Module):
+class PlainInterpolatedLinear(PlainLinear):
     """Outputs of the basis, and others made of these, in their order."""
 
+    bias, factors = InterpolatedLinear.bias, InterpolatedLinear.factors
+    to_dense = InterpolatedLinear.to_dense
+    _make_second = InterpolatedLinear._make_second
+
     def __init__(self, layer: nn.Module):
-        super().__init__()
-        self.in_features, self.out_features = layer.in_features, layer.out_features
+        super().__init__(layer)
         self.basis, self.others = layer.basis, layer.others
         self.register_buffer("place", layer.place)
 

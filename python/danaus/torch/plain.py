@@ -164,9 +164,11 @@ def _reason_against(module: nn.Module) -> str | None:
     if kind not in _FORMS:
         if isinstance(module, tuple(_FORMS)):
             return "a subclass, or one with a parametrization, may compute otherwise"
-        if kind.__module__.startswith("danaus.torch.models."):
+        where = kind.__module__
+        if where.startswith("danaus.torch.models."):
             return getattr(module, "no_plain_form", None)
-        if kind.__module__.startswith("danaus."):
+        is_plain = where.startswith("danaus.torch._plain")
+        if where.startswith("danaus.") and not is_plain:
             return "there is no plain form of it"
         return None
     if getattr(module, "group", None) is not None:
