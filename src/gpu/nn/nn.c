@@ -42,7 +42,7 @@ static void attention_defines(const kernel *k, const problem *p, int variant, te
 #define PLAIN(TEXT, ENTRY) ROW("nn." ENTRY, 0, TEXT, ENTRY, dn_gpu_define_type)
 
 const kernel dn_gpu_nn[GPU_NN_ROWS] = {
-    [GPU_NN_NORM] = PLAIN("nn.cu", "norm"),
+    [GPU_NN_NORM] = PLAIN("nn.cu", "normalise"),
     [GPU_NN_LOOKUP] = PLAIN("nn.cu", "lookup"),
     [GPU_NN_POOL] = PLAIN("nn.cu", "pool"),
     [GPU_NN_UNIT] = PLAIN("nn.cu", "unit"),

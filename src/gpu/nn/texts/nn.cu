@@ -162,7 +162,7 @@ FN void put_normal(
 }
 
 /* THREADS / LANES rows at a time. */
-KERNEL norm(TABLE(job) t)
+KERNEL normalise(TABLE(job) t)
 {
     IN_BLOCK S parts[2][THREADS];
     const GLOBAL job *j = WHOLE(t);

@@ -158,10 +158,13 @@ FN void fetch(
     const GLOBAL S *RESTRICT w, place left, strides stride, int vectors, S *fx, SV *fw)
 {
     place mine = place_x(THREAD * RUN);
+    INDEX first = mine.k * stride.k + mine.j * stride.j;
+    x += READS ? mine.s * (LAST ? 1 : stride.line) : first + mine.s * stride.s;
+    order += READS ? first : 0;
+    left.k -= mine.k, left.j -= mine.j, left.s -= mine.s;
     UNROLL
     for (int u = 0; u < X_LOADS; u++) {
         place p = place_x(u * THREADS * RUN);
-        p.k += mine.k, p.j += mine.j, p.s += mine.s;
         if (X_RUNS < THREADS && THREAD >= X_RUNS)
             p.k = left.k;
         if (vectors && p.k < left.k && p.s < left.s) {
@@ -178,7 +181,8 @@ FN void fetch(
     UNROLL
     for (int u = 0; u < W_LOADS; u++) {
         int e = (THREAD + u * THREADS) * V;
-        int inside = (W_RUNS >= THREADS || THREAD < W_RUNS) && e / (BJ * BR) < left.k;
+        int inside =
+            (W_RUNS >= THREADS || THREAD < W_RUNS) && e / (BJ * BR) < left.k + mine.k;
         UNROLL
         for (int i = 0; i < V; i++)
             fw[u].v[i] = zero();
