@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from group_filters import FILTER_TRAININGS, train_filters
 from torch import Tensor, nn
 
 import danaus.torch.models as m
@@ -427,6 +428,7 @@ def death(place: Place) -> str:
 def solve_all(place: Place) -> dict:
     found: dict = {name: make(place).solve(place) for name, make in PROBLEMS.items()}
     found |= {training: train(*training, place) for training in TRAININGS}
+    found |= {each: train_filters(*each, place) for each in FILTER_TRAININGS}
     found["mistakes"], found["empty"] = mistakes(place), empty(place)
     return found
 

@@ -20,6 +20,11 @@ import torch.multiprocessing as mp  # noqa: E402
 if not dist.is_available():
     pytest.skip("PyTorch without distributed", allow_module_level=True)
 
+from group_filters import (  # noqa: E402
+    FILTER_TRAININGS,
+    FILTERS,
+    train_filters,
+)
 from group_ranks import (  # noqa: E402
     DEAD,
     MOST,
@@ -123,13 +128,31 @@ def test_results_have_the_bits_of_one_process(ranks, name):
     assert torch.equal(y, problem.solve(Place())[0])
 
 
-@pytest.mark.parametrize("name", ["causal f64", "causal f32", "hyena"])
-def test_filters_have_gradients_on_their_ranks_alone(ranks, name):
-    problem = PROBLEMS[name](Place())
+@pytest.mark.parametrize(
+    "name", ["causal f64", "causal f32", "one channel", "two channels", "hyena"]
+)
+@pytest.mark.parametrize("size", [2, MOST])
+def test_long_filters_have_the_mean_gradient_on_all_ranks(ranks, size, name):
+    problem = PROBLEMS[name](Place(ranks.device))
     k = 1 + len(problem.signals) + (2 if name == "hyena" else 0)
-    found = torch.stack([each[name][k].reshape(-1, each[name][k].shape[-1])
-                         for each in ranks.of_size(MOST)])  # fmt: skip
-    assert (found.ne(0).any(2).sum(0) <= 1).all()
+    whole = problem.solve(Place(ranks.device))[k]
+    found = [each[name][k] for each in ranks.of_size(size)]
+    assert all(torch.equal(x, found[0]) for x in found)
+    close(size * found[0], whole, ranks.device)
+
+
+@pytest.mark.parametrize(("name", "way"), FILTER_TRAININGS)
+@pytest.mark.parametrize("size", [2, MOST])
+def test_filters_train_as_in_one_process(ranks, size, name, way):
+    (loss, *gradients), _ = train_filters(name, way, Place(ranks.device))
+    scale = max(g.norm() for g in gradients)
+    found = [each[name, way] for each in ranks.of_size(size)]
+    close(sum(x[0] for x, _ in found) / size, loss, ranks.device)
+    for (_, *mine), complete in found:
+        for own, whole in zip(mine, gradients, strict=True):
+            torch.testing.assert_close(own, whole, rtol=1e-9, atol=1e-12 * scale)
+        if way in ("average", "one by one"):
+            assert complete == FILTERS[name].complete
 
 
 @pytest.mark.parametrize(("name", "way", "packed"), TRAININGS)

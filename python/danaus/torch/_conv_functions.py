@@ -295,7 +295,9 @@ def long_conv(
         return run_rows(u, filters, gates, kind, form, offsets, accuracy)
     filters = filters_of(u, *filters, kind)
     check_packed(offsets, kind, form)
-    own = [split.of_all(x, len(filters[0])) for x in filters]
+    *long, skip = filters
+    own = [split.gathered(x, len(k)) for x in long]
+    own.append(split.of_all(skip, len(k)))
     options = kind, axes, keep, offsets, accuracy, centre
     return split_long_conv(split, (u, *gates), own, *options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from danaus.torch._conv_fft import fft_hyena
@@ -116,11 +117,11 @@ def hyena(
     split = split_of(group, u, channels, call=(*operands[1:], accuracy, offsets))
     offsets = offsets_of(offsets, u, pieces=size_of(group))
     if split is not None:
-        u, taps, bias, *long = operands
-        own = split.filters(filters)
-        long = [None if x is None else x[:, own] for x in long]
+        u, taps, bias, k, skip = operands
+        k = [split.gathered(x, filters) for x in k]
+        skip = [split.of_all(x, filters) for x in ([None] if skip is None else skip)]
         options = {"accuracy": accuracy, "offsets": offsets}
-        return split_hyena(split, u, taps, bias, *long, filters, **options)
+        return split_hyena(split, u, taps, bias, k, skip, **options)
     accuracy = accuracy_of(accuracy)
     if not has_kernels(u.device):
         return fft_hyena(*operands, offsets)
@@ -141,27 +142,33 @@ def mix_heads(z: Tensor, head_dim: int, conv: Callable[[Tensor], Tensor]) -> Ten
     return (x_0[:, :, :, None] * w).sum(2).flatten(1, 2)
 
 
+def stacked(x: Sequence[Tensor | None]) -> Tensor | None:
+    """One tensor is not copied."""
+    if x[0] is None:
+        return None
+    return torch.stack(x) if len(x) > 1 else x[0][None]
+
+
 def split_hyena(
-    split: Split, u, taps, bias, k, skip, filters: int, head_dim: int = 1, **options
+    split: Split, u, taps, bias, k: list, skip: list, head_dim: int = 1, **options
 ) -> Tensor:
-    """`hyena`, or the operator with heads, of pieces of u. k [order - 1, any, taps] and
-    skip are those of this rank's channels, of so many filters."""
+    """`hyena`, or the operator with heads, of pieces of u. k and skip: of this rank's
+    channels for each long convolution, by their parts."""
     check_tensor("taps", taps, (u.shape[1], None), u.device)
     groups = u.shape[1] // split.channels
     few = [None if x is None else x.unflatten(0, (groups, -1)) for x in (taps, bias)]
     few = [split.of_all(x, split.channels, 1) for x in few]
-    long = [split.by_parts(x, filters, 1) for x in (k, skip)]
 
     def run(x: Tensor, n: int) -> Tensor:
         taps, bias = (None if x[n] is None else x[n].flatten(0, 1) for x in few)
-        k, skip = (x[n] for x in long)
+        own, skips = ([parts[n] for parts in each] for each in (k, skip))
         if head_dim == 1:
-            return hyena(x.flatten(1, 2), taps, bias, k, skip, **options)
-        k, skip = k[0], None if skip is None else skip[0]
+            long = stacked(own), stacked(skips)
+            return hyena(x.flatten(1, 2), taps, bias, *long, **options)
         return mix_heads(
             short_conv(x.flatten(1, 2), taps, bias, offsets=options["offsets"]),
             head_dim,
-            lambda p: long_conv(p, k, skip=skip, **options),
+            lambda p: long_conv(p, own[0], skip=skips[0], **options),
         )
 
     return on_whole_rows(run, u.unflatten(1, (groups, -1)).unbind(1), split)

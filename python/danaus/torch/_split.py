@@ -26,6 +26,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from danaus.torch._errors import fail
+from danaus.torch._gather import Gather, GatheredParts
 
 PARTS = 4  # of a share, if it has as many units
 _known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # calls, by group
@@ -158,6 +159,23 @@ class Split(NamedTuple):
         own = self.filters(count)
         return self.by_parts(k.narrow(dim, own.start, own.stop - own.start), count, dim)
 
+    def gathered(self, k: Tensor | None, count: int) -> Sequence:
+        """The same. Where every filter belongs to one part, the gradient of k is on all
+        ranks the mean over them; each part is then to be read once."""
+        per, sizes = self.channels // count, list(itertools.chain(*self.sizes))
+        wanted = k is not None and k.requires_grad and torch.is_grad_enabled()
+        if not wanted or any(size % per for size in sizes):
+            return self.of_all(k, count)
+        return self._gathered(k, per, sizes)
+
+    @_eager
+    def _gathered(self, k: Tensor, per: int, sizes: list[int]) -> GatheredParts:
+        ends = [end // per for end in itertools.accumulate(sizes, initial=0)]
+        every, parts = list(map(slice, ends, ends[1:])), len(self.sizes[0])
+        rows = [every[n::parts] for n in range(parts)]
+        places = [slice(part.start // per, part.stop // per) for part in self.parts]
+        return GatheredParts(k, places, Gather(self.ranks, k, rows))
+
 
 def size_of(group) -> int:
     """How many pieces a sequence has."""
@@ -202,10 +220,14 @@ def _summary(x):
     return tuple(x.shape) if x.is_floating_point() else repr(x.tolist())
 
 
+def _is_learned(x) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad
+
+
 def _compare(ranks: Ranks, u: Tensor, call: tuple) -> None:
     """Raises unless all ranks make the same call with pieces of the same shape. On a
     GPU, which has to be waited for, only calls of new shapes are compared."""
-    given = tuple(x is not None for x in call)
+    given = tuple(None if x is None else _is_learned(x) for x in call)
     key = tuple(u.shape), u.dtype, torch.is_grad_enabled(), u.requires_grad, given
     known = _known.setdefault(ranks.group, set())
     if u.is_meta or (key in known and u.device.type != "cpu"):

@@ -39,7 +39,7 @@ from danaus.torch._conv_functions import (
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._ops import in_transform, is_traced, ops
 from danaus.torch._packed import Freezable, Prepared, Traceable, wait
-from danaus.torch._split import Splittable, size_of, split_of
+from danaus.torch._split import Split, Splittable, size_of, split_of
 from danaus.torch.functional import ACTIVATIONS, activation_name, wants_gradients
 from danaus.torch.implicit import HyenaFilter
 
@@ -192,13 +192,22 @@ class LongConv(Freezable, Splittable):
     ) -> tuple[Tensor, Tensor | None]:
         """k and k_reverse for signals of that length, of all filters or own ones."""
         if self.filter is None:
-            found = self.weight, self.weight_reverse
-        elif own is not None and isinstance(self.filter, HyenaFilter):
+            return self.weight, self.weight_reverse
+        if own is not None and isinstance(self.filter, HyenaFilter):
             found, own = self._pair(self.filter(length, own)), None
         else:
             found = self._pair(self.filter(length))
-        k, *k_reverse = (_part(x, own) for x in found)
+        k, *k_reverse = (x if own is None else x[own] for x in found)
         return k, k_reverse[0] if k_reverse else None
+
+    def filters_by_parts(self, split: Split, length: int) -> list[Sequence]:
+        """k, k_reverse and skip of this rank's channels, for signals of that length."""
+        skip = split.of_all(self.skip, self.filters)
+        if self.filter is None:
+            found = self.weight, self.weight_reverse
+            return [*(split.gathered(x, self.filters) for x in found), skip]
+        found = self.filters_for(length, split.filters(self.filters))
+        return [*(split.by_parts(x, self.filters) for x in found), skip]
 
     def forward(
         self,
@@ -213,17 +222,16 @@ class LongConv(Freezable, Splittable):
         return self._run(u, gate_in, gate_out, offsets, self._form)
 
     def _run(self, u, gate_in, gate_out, offsets, form: list[int]) -> Tensor:
-        split = split_of(self.group, u, call=(gate_in, gate_out, offsets))
+        call = gate_in, gate_out, offsets, self.weight, self.weight_reverse
+        split = split_of(self.group, u, call=call)
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
         offsets = offsets_of(offsets, u, pieces=size_of(self.group))
         check_packed(offsets, self.kind, form)
         if u.shape[1] != self.channels:
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
         if split is not None:
-            own = split.filters(self.filters)
             length = _longest(u, offsets, split.ranks.size)
-            filters = *self.filters_for(length, own), _part(self.skip, own)
-            filters = [split.by_parts(x, self.filters) for x in filters]
+            filters = self.filters_by_parts(split, length)
             options = self.kind, self.axes, self.keep, offsets, self.accuracy
             options += (self.centre,)
             return split_long_conv(split, (u, gate_in, gate_out), filters, *options)
@@ -287,11 +295,6 @@ class LongConv(Freezable, Splittable):
 def _longest(u: Tensor, offsets: Tensor | None, pieces: int = 1) -> int:
     """The length of u, one of so many pieces, or of the longest of packed sequences."""
     return pieces * u.shape[2] if offsets is None else max(1, int(offsets.diff().max()))
-
-
-def _part(x: Tensor | None, own: slice | None) -> Tensor | None:
-    """Filters of a range, or all."""
-    return x if x is None or own is None else x[own]
 
 
 class ShortConv(Traceable, Splittable):

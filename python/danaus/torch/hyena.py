@@ -27,6 +27,7 @@ from danaus.torch._hyena_functions import (
     operands_of,
     run_hyena,
     split_hyena,
+    stacked,
 )
 from danaus.torch._ops import ops, sum_dtype
 from danaus.torch._packed import Freezable, Prepared, is_hooked, wait
@@ -35,18 +36,12 @@ from danaus.torch.conv import (
     LongConv,
     ShortConv,
     _longest,
-    _part,
     keeps,
     wants_gradients,
 )
 from danaus.torch.projections import from_rows, is_usual, to_rows
 
 __all__ = ["GatedLongConv", "HyenaOperator"]
-
-
-def _stacked(x: list[Tensor]) -> Tensor:
-    """One tensor is not copied."""
-    return torch.stack(x) if len(x) > 1 else x[0][None]
 
 
 def _check_heads(width: int, head_dim: int, filters: int | None) -> int:
@@ -85,15 +80,12 @@ class _Mixer(Freezable, Splittable):
         """The long convolutions, in the order in which they are applied."""
         raise NotImplementedError
 
-    def filters_for(
-        self, length: int, own: slice | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+    def filters_for(self, length: int) -> tuple[Tensor, Tensor | None]:
         """k [order - 1, filters, taps] and skip [order - 1, filters] for sequences of
-        that length, or the own ones of the filters."""
+        that length."""
         convs = self.convolutions()
-        k = _stacked([conv.filters_for(length, own)[0] for conv in convs])
-        skips = [_part(conv.skip, own) for conv in convs]
-        return k, None if skips[0] is None else _stacked(skips)
+        k = [conv.filters_for(length)[0] for conv in convs]
+        return stacked(k), stacked([conv.skip for conv in convs])
 
     def forward(
         self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
@@ -114,8 +106,10 @@ class _Mixer(Freezable, Splittable):
         check_signal(u)
         convs = self.convolutions()
         hooked = any(map(is_hooked, (self.short, *convs)))
-        sizes = self.width, self.head_dim, (offsets,)
-        split = None if hooked else split_of(self.group, u, *sizes)
+        call = offsets, *(conv.weight for conv in convs)
+        split = None
+        if not hooked:
+            split = split_of(self.group, u, self.width, self.head_dim, call)
         offsets = offsets_of(offsets, u, pieces=size_of(self.group))
         if split is not None:
             return self._mix_split(split, u, offsets)
@@ -130,11 +124,11 @@ class _Mixer(Freezable, Splittable):
 
     def _mix_split(self, split: Split, u: Tensor, offsets: Tensor | None) -> Tensor:
         """The same of a piece of u."""
-        long = self.convolutions()[0]
+        convs = self.convolutions()
         length = _longest(u, offsets, split.ranks.size)
-        k, skip = self.filters_for(length, split.filters(long.filters))
-        operands = u, self.short.weight, self.short.bias, k, skip, long.filters
-        options = {"accuracy": long.accuracy, "offsets": offsets}
+        k, _, skip = map(list, zip(*(c.filters_by_parts(split, length) for c in convs)))
+        operands = u, self.short.weight, self.short.bias, k, skip
+        options = {"accuracy": convs[0].accuracy, "offsets": offsets}
         return split_hyena(split, *operands, self.head_dim, **options)
 
     def _shorten(self, u: Tensor, offsets: Tensor | None) -> Tensor:

@@ -149,7 +149,8 @@ class HyenaMixer(nn.Module, Splittable):
         )
         own = every[:, split.filters(self.filters)].to(rows.device)
         k = self.filter_fn(length, own.flatten()).unflatten(0, own.shape)
-        long = k, self.filter_fn.bias[own], self.filters
+        both = k, self.filter_fn.bias[own]
+        long = ([split.by_parts(x, self.filters) for x in each] for each in both)
         return split_hyena(split, rows, *taps, *long, self.head_dim, offsets=offsets)
 
 
