@@ -5,10 +5,11 @@
         [--kind causal] [--rounds N] [--seed SEED] [--device cuda|cpu] [--tiny]
 
 A step is forward and backward of LongConv with gradients of u and of the filters, and the
-mean of the filters' gradients over the ranks, as DDP makes it. Each rank has 1 / ranks of
-the length. "seconds" is the median over rounds of the slowest rank's time; "exchange" is
-the time of the two all-to-alls of a forward pass alone, in one part each. Both are of
-steps one after the other, timed by the host. "ratio" is the time of the first number of
+mean of the filters' gradients over the ranks, on every rank. Each rank has 1 / ranks of
+the length. "seconds" is the median over rounds of the slowest rank's time; "local" that of
+steps in which filters' gradients stay on the ranks that made them; "exchange" is the time
+of the two all-to-alls of a forward pass alone, in one part each. All are of steps one
+after the other, timed by the host. "ratio" is the time of the first number of
 ranks over "seconds"; "memory" the most bytes of the GPU's memory on a rank in a step. The
 error is that of y of 4 channels against f64, relative in L2. By default ranks are 1, 2, 4
 and so on, up to the number of GPUs. --tiny runs all of it at small sizes.
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from unittest import mock
 
 import torch
 from gpu_conv import TYPES, origin, padded, relative_error
@@ -36,8 +38,8 @@ from danaus.torch import LongConv, average_gradients
 
 CHECKED = 4  # channels
 FIELDS = (
-    "version torch device dtype kind ranks length batch channels seconds exchange ratio "
-    "memory error"
+    "version torch device dtype kind ranks length batch channels seconds local exchange "
+    "ratio memory error"
 ).split()
 
 
@@ -60,6 +62,10 @@ class Step:
         self.u.grad = self.conv.weight.grad = None
         self.conv(self.u).backward(self.dy)
         average_gradients(self.conv)
+
+    def local(self) -> None:
+        with mock.patch.object(dist, "batch_isend_irecv", lambda pairs: []):
+            self.run()
 
     def exchange(self) -> None:
         """There and back: channels * length / ranks numbers of each rank."""
@@ -122,6 +128,7 @@ def run_rank(o: argparse.Namespace) -> None:
     step = Step(o, int(rank), int(ranks))
     found = {
         "seconds": step.seconds(step.run),
+        "local": step.seconds(step.local),
         "exchange": step.seconds(step.exchange),
         "memory": step.memory(),
         "error": step.error(),
@@ -183,11 +190,13 @@ def main() -> None:
             found = measure(ranks)
             first = first or found["seconds"]
             ratio = first / found["seconds"]
-            numbers = {n: f"{found[n]:.4g}" for n in ("seconds", "exchange", "error")}
+            names = "seconds", "local", "exchange", "error"
+            numbers = {name: f"{found[name]:.4g}" for name in names}
             numbers |= {"memory": found["memory"], "ratio": f"{ratio:.2f}"}
             out.writerow(about | {"ranks": ranks} | numbers)
             print(
-                f"{ranks} ranks  {1e3 * found['seconds']:8.3f} ms, x{ratio:5.2f}  exchange "
+                f"{ranks} ranks  {1e3 * found['seconds']:8.3f} ms, x{ratio:5.2f}  local "
+                f"{1e3 * found['local']:8.3f} ms  exchange "
                 f"{1e3 * found['exchange']:8.3f} ms  error {found['error']:.2g}",
                 flush=True,
             )

@@ -272,8 +272,8 @@ def long_conv(
     group : ProcessGroup, True or "world" (the default group)
         u, the gates and the result are this rank's pieces of longer rows: rank r has
         numbers r n to (r + 1) n - 1 of each, n on every rank. Filters are whole and the
-        same on all ranks, offsets those of the whole rows (docs/python.md, Several
-        GPUs).
+        same on all ranks, offsets those of the whole rows. Gradients of filters are as
+        docs/python.md, Several GPUs, says.
 
     Returns
     -------
