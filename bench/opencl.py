@@ -127,6 +127,7 @@ def options() -> argparse.Namespace:
     p.add_argument("--tiny", action="store_true")
     o = p.parse_args()
     o.devices = o.devices.split(",")
+    o.batch = 16 if o.tiny else o.batch
     return o
 
 
@@ -134,14 +135,13 @@ def suite_of(o: argparse.Namespace, folder: str) -> pathlib.Path:
     suite = HERE / "suites" / "cpu.csv"
     if not o.tiny:
         return suite
-    o.batch = 16
     path = pathlib.Path(folder, "suite.csv")
     path.write_text('problem,batch\n"6,64,256,1",16\n"1,8,8,4",16\n')
     return path
 
 
 def summary(found: list[dict]) -> str:
-    """Of products or convolutions."""
+    """A line about products or convolutions."""
     ratios = [r["ratio"] for r in found]
     middle = statistics.median
     words = f"OpenCL / CUDA: median {middle(ratios):.2f}, most {max(ratios):.2f}"

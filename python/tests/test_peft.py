@@ -67,7 +67,7 @@ def exact_rotation(r: np.ndarray) -> np.ndarray:
 
 
 def rotation_bound(r, unit: float) -> float:
-    """Of the 2-norm of the error of Q.
+    """Bounds the 2-norm of the error of Q.
 
     The inverse of I + K, whose norm is at most 1, has an error of 4 b units times the
     norm of I + K; products with orthogonal blocks add a unit for each of their numbers.

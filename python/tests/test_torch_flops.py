@@ -24,7 +24,7 @@ from danaus.torch._ops import ops  # noqa: E402
 
 
 def flops(run) -> int:
-    """Of danaus' operators and PyTorch's."""
+    """Counts those of danaus' operators and PyTorch's."""
     with FlopCounterMode(display=False) as counter:
         run()
     return counter.get_total_flops()

@@ -96,7 +96,7 @@ class Ranks:
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def ranks(request, tmp_path_factory):
-    """Of 3 processes, on 2 GPUs of 2."""
+    """There are 3 processes, or 2 on 2 GPUs."""
     count = MOST if request.param == "cpu" else min(MOST, torch.cuda.device_count())
     if count < 2:
         pytest.skip("fewer than 2 GPUs")

@@ -110,7 +110,7 @@ danaus_status dn_opencl_load(
     gpu_device *d, const void *image, size_t bytes, const char *entry, int *refused,
     gpu_loaded *to);
 void dn_opencl_unload(gpu_shared *g, void *module);
-/* A kernel none of whose arguments is set, from a program that is built. */
+/* Makes a kernel anew from its program, without arguments. A failure leaves it as it was. */
 danaus_status dn_opencl_create_kernel(const opencl_functions *cl, opencl_kernel *k);
 
 /* The driver: launch.c. */

@@ -220,11 +220,14 @@ static cl_program make_program(
 danaus_status dn_opencl_create_kernel(const opencl_functions *cl, opencl_kernel *k)
 {
     cl_int error = 0;
+    cl_kernel made = cl->CreateKernel(k->program, k->entry, &error);
+    if (!made)
+        return dn_opencl_status(error, "CreateKernel");
     if (k->kernel)
         cl->ReleaseKernel(k->kernel);
-    k->kernel = cl->CreateKernel(k->program, k->entry, &error);
+    k->kernel = made;
     k->pointed = 0;
-    return k->kernel ? DANAUS_OK : dn_opencl_status(error, "CreateKernel");
+    return DANAUS_OK;
 }
 
 static danaus_status make_kernel(

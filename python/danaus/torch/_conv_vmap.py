@@ -88,7 +88,7 @@ class Rules(NamedTuple):
         return self.places(every, options)
 
     def _share(self, places: Places, dims: Sequence, offsets) -> bool:
-        """True if samples may be a batch: they have the same filters."""
+        """Says whether samples may be a batch: they have the same filters."""
         alike = all(d is None for i, d in enumerate(dims) if i not in places.rows)
         return alike and offsets is None
 

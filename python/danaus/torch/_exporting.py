@@ -32,7 +32,7 @@ _standard = _Standard()
 
 
 def is_standard() -> bool:
-    """True while an exporter to ONNX records, since no operator of danaus can be part
+    """Says whether an exporter to ONNX records, since no operator of danaus can be part
     of its program, and in convolutions that `to_plain` made."""
     return _standard.asked or _exports_onnx()
 

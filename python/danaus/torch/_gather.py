@@ -22,7 +22,7 @@ _complete: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def is_complete(gradient: Tensor, group) -> bool:
-    """True if a gradient is a mean over the group that `Gather` made, and nothing was
+    """Says whether a gradient is a mean over the group by `Gather`, and nothing was
     added to it or written since."""
     found = _complete.get(gradient.untyped_storage())
     return found == (group, gradient._version)

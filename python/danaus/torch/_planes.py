@@ -46,7 +46,7 @@ def planes_of(u, gate_in, gate_out) -> list[Tensor | None]:
 
 
 def suits_fft(u: Tensor, taps: Sequence[int], kind: str) -> bool:
-    """True if torch.fft is faster: it needs no more numbers than circular planes have,
+    """Says whether torch.fft is faster: it needs only the numbers of circular planes,
     and flat rows of wide filters twice as many along each axis."""
     if kind != "circular" or is_traced():
         return False

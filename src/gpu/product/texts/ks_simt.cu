@@ -240,7 +240,8 @@ typedef struct ending {
     int activation;
 } ending;
 
-/* Of row `row` of the factor, column s. *to: its place in y; negative: nowhere. */
+/* The number for row `row` of the factor and column s. *to becomes its place in y, or negative
+   where it has none. */
 FN X result(S sum, const ending *e, int64 row, int64 s, int64 *to)
 {
     const GLOBAL S *own = e->bias ? e->bias + row : e->bias;
