@@ -18,7 +18,7 @@ from danaus.torch import (  # noqa: E402
     compress,
     replace_linear,
 )
-from danaus.torch.calibrate import Walk, evaluating  # noqa: E402
+from danaus.torch.calibrate import Walk  # noqa: E402
 from danaus.torch.candidates import (  # noqa: E402
     CHAINS,
     KINDS,
@@ -28,6 +28,7 @@ from danaus.torch.candidates import (  # noqa: E402
     least_parameters,
 )
 from danaus.torch.moments import Moments, Problem  # noqa: E402
+from danaus.torch.parents import evaluating  # noqa: E402
 from danaus.torch.sensitivity import gradient_moments, share_out, sides  # noqa: E402
 
 nn = torch.nn

@@ -20,9 +20,10 @@ from test_torch_compress import (  # noqa: E402
 
 import danaus  # noqa: E402
 from danaus.torch import compress  # noqa: E402
-from danaus.torch.calibrate import Walk, evaluating  # noqa: E402
+from danaus.torch.calibrate import Walk  # noqa: E402
 from danaus.torch.candidates import KINDS, candidates  # noqa: E402
 from danaus.torch.exchange import find_exchanges  # noqa: E402
+from danaus.torch.parents import evaluating  # noqa: E402
 
 nn = torch.nn
 

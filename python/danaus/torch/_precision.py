@@ -1,4 +1,4 @@
-"""Functions that compute in f32 at least, since they solve systems."""
+"""Types of numbers, and functions that compute in f32 at least: they solve systems."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -8,6 +8,16 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+# The types of linear layers, and the C library's names of them.
+TYPES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
 
 
 def wide(x: Tensor) -> Tensor:

@@ -161,8 +161,9 @@ class Walk:
 
         with ExitStack() as stack:
             for name in names:
+                # The first hook sees what the layer makes; others may change it.
                 handle = self.model.get_submodule(name).register_forward_hook(
-                    hook(name), with_kwargs=True
+                    hook(name), with_kwargs=True, prepend=True
                 )
                 stack.callback(handle.remove)
             if index >= 0 and self._done:
@@ -277,7 +278,7 @@ class Walk:
             noise = torch.randn(y.shape, generator=generator).to(y) * y.std()
             with ExitStack() as stack:
                 handle = self.originals[name].register_forward_hook(
-                    lambda module, args, y, noise=noise: y + noise
+                    lambda module, args, y, noise=noise: y + noise, prepend=True
                 )
                 stack.callback(handle.remove)
                 moved = self.watch(batch, later)
@@ -333,15 +334,3 @@ def _stream(plain: Taps, moved: Taps, norms: list[str], noise: Tensor) -> str | 
         if (y - x - noise).float().norm() <= 1e-2 * noise.float().norm():
             return norm
     return None
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, without dropout; each module's own mode comes back."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

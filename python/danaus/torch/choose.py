@@ -7,10 +7,9 @@ import fnmatch
 from collections.abc import Callable, Iterable
 from typing import Any, Union
 
-import torch
 from torch import nn
 
-from danaus.torch.parents import effective, reason_to_keep
+from danaus.torch.parents import is_linear, owners_of, reason_to_keep
 from danaus.torch.structure import LAYERS
 
 Layers = Union[str, Iterable[str], Callable[[str, nn.Module], bool], None]
@@ -21,13 +20,6 @@ HEADS = frozenset(
     "lm_head classifier score qa_outputs embed_out head heads predictions generator "
     "output_projection mc_head".split()
 )
-
-
-def is_linear(module: nn.Module) -> bool:
-    """True for a torch.nn.Linear, and for a Conv1D of transformers, which is one."""
-    return isinstance(module, nn.Linear) or (
-        type(module).__name__ == "Conv1D" and hasattr(module, "nf")
-    )
 
 
 def fits(name: str, pattern: str) -> bool:
@@ -118,27 +110,6 @@ def _heads(model: nn.Module, linear: dict[str, nn.Module]) -> set[str]:
     return {n for n, m in linear.items() if id(m) in last or is_named(n)}
 
 
-def _reason(model: nn.Module, name: str, owners: dict[int, list[str]]) -> str | None:
-    """Why a linear layer cannot be replaced; None: it can."""
-    module = model.get_submodule(name)
-    parameters = list(module.parameters())
-    for parameter in parameters:
-        kind = type(parameter)
-        if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
-            return "its weight has no shape yet: run the model once"
-        if kind is not nn.Parameter:
-            return f"its weight is a {kind.__name__}: quantised, or in parts"
-        if any(not _is_inside(owner, name) for owner in owners[id(parameter)]):
-            return "its weight is shared with another module"
-    reason = reason_to_keep(model, name)
-    if reason is not None:
-        return reason
-    weight = effective(module)
-    if not isinstance(weight, torch.Tensor) or type(weight).__name__ == "DTensor":
-        return "it has no weight of its own"
-    return None
-
-
 def _strangers(model: nn.Module) -> dict[str, str]:
     """Layers with Linear in their class's name that are none, as quantised ones are."""
     found = {}
@@ -180,15 +151,14 @@ def select(
     chosen, named = _chosen(linear, layers)
     excluded = _excluded(model, linear, exclude)
     last = set() if heads else _heads(model, linear) - named
-    owners: dict[int, list[str]] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), []).append(name)
+    owners = owners_of(model)
     found = []
     for name in linear:
         if name not in chosen:
             continue
-        reason = "it is excluded" if name in excluded else _reason(model, name, owners)
+        reason = "it is excluded" if name in excluded else None
+        if reason is None:
+            reason = reason_to_keep(model, name, owners)
         if reason is None and name in last:
             reason = "it is an output head (heads=True replaces such)"
         if reason is None:

@@ -19,7 +19,7 @@ from danaus.patterns import Patterns
 from danaus.torch._exporting import is_standard
 from danaus.torch._ops import is_traced, ops
 from danaus.torch._packed import Factors, Freezable, Packed, is_hooked, wait
-from danaus.torch._precision import wide
+from danaus.torch._precision import TYPES, wide
 from danaus.torch.functional import (
     Question,
     activation_name,
@@ -36,16 +36,6 @@ from danaus.torch.parents import effective, reason_of_its_own
 from danaus.torch.weight import LinearLike
 
 APPLY = ops.ks_apply.default
-
-_NAMES = {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float64: "f64",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-}
-
 
 def _array(tensor: Tensor) -> np.ndarray:
     """A copy on the host; of bf16 in f32, which NumPy has."""
@@ -140,7 +130,7 @@ class KSLinear(LinearLike, Freezable):
         self.weights = Factors(
             nn.Parameter(torch.empty(pattern, **kind)) for pattern in self.patterns
         )
-        if self.weights[0].dtype not in _NAMES:
+        if self.weights[0].dtype not in TYPES:
             raise ValueError(f"danaus has no type like {self.weights[0].dtype}")
         if self.activation != "none" and self.weights[0].is_complex():
             raise ValueError("activations are for real numbers")
@@ -362,7 +352,7 @@ class KSLinear(LinearLike, Freezable):
     def to_chain(self) -> Chain:
         """A copy as a `danaus.Chain`, which can be saved for the C library."""
         bias = None if self.bias is None else _array(self.bias)
-        name = _NAMES[self.weights[0].dtype]
+        name = TYPES[self.weights[0].dtype]
         return Chain.from_weights([_array(w) for w in self.weights], bias, name)
 
     def to_dense(self) -> Tensor:

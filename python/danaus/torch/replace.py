@@ -19,7 +19,7 @@ from danaus import patterns as named
 from danaus._library import Progress, share_teller
 from danaus.chain import Chain
 from danaus.torch.batches import load_batches
-from danaus.torch.calibrate import Walk, dense_weight, evaluating, naming
+from danaus.torch.calibrate import Walk, dense_weight, naming
 from danaus.torch.candidates import (
     KINDS,
     Candidate,
@@ -31,6 +31,7 @@ from danaus.torch.choose import Exclude, Layers, fits, select
 from danaus.torch.exchange import Arrangement
 from danaus.torch.linear import KSLinear
 from danaus.torch.moments import Problem
+from danaus.torch.parents import effective, evaluating
 from danaus.torch.resume import Finished
 
 # Held-out sentences agree best with this share where calibration is scarce.
@@ -214,7 +215,8 @@ def walk_through(
                         problem = places.problem(name, moments.pop(name), side, ridge)
                     else:
                         linear = walk.originals[name]
-                        problem = Problem.plain(dense_weight(linear), linear.bias)
+                        bias = effective(linear, "bias")
+                        problem = Problem.plain(dense_weight(linear), bias)
                     candidate = fit(
                         name, problem, lambda part, n=done: tell((n + part) / count)
                     )

@@ -55,7 +55,7 @@ def gradient_moments(
                     seen.append((name, y))
                     return y
 
-                stack.callback(module.register_forward_hook(hook).remove)
+                stack.callback(module.register_forward_hook(hook, prepend=True).remove)
             found = output(walk.run(batch), walk.moved(batch))
             rows = found.reshape(-1, found.shape[-1])
             if found.dim() > 2:

@@ -7,12 +7,9 @@ import sys
 
 import numpy as np
 from torch import nn
-from torch.nn.utils import prune
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from danaus.torch.candidates import Candidate
-from danaus.torch.parents import effective
+from danaus.torch.parents import MAKERS, effective, role
 
 # nn.Module's dictionaries of hooks on calls. Both layers have the same ones, so that
 # handles which users hold remove hooks from either.
@@ -25,8 +22,6 @@ _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
-# Hooks that compute the weight which is gone.
-_OF_WEIGHTS = SpectralNorm, WeightNorm, prune.BasePruningMethod
 
 
 def stand_in(old: nn.Module, candidate: Candidate, bias: np.ndarray | None):
@@ -36,12 +31,9 @@ def stand_in(old: nn.Module, candidate: Candidate, bias: np.ndarray | None):
     """
     new = candidate.module(bias, effective(old)).eval()
     share_hooks(old, new)
-    weights = [p for n, p in old.named_parameters() if not n.startswith("bias")]
-    trained = any(p.requires_grad for p in weights)
-    biased = any(p.requires_grad for n, p in old.named_parameters() if "bias" in n)
+    trained = {role(n) for n, p in old.named_parameters() if p.requires_grad}
     for name, parameter in new.named_parameters():
-        is_bias = name.rpartition(".")[2] == "bias"
-        parameter.requires_grad_(biased if is_bias else trained)
+        parameter.requires_grad_(role(name.rpartition(".")[2]) in trained)
     return new
 
 
@@ -52,9 +44,9 @@ def share_hooks(old: nn.Module, new: nn.Module) -> None:
         hooks = getattr(old, name, None)
         if hooks is None:
             continue
-        if any(isinstance(hook, _OF_WEIGHTS) for hook in hooks.values()):
+        if any(isinstance(hook, MAKERS) for hook in hooks.values()):
             getattr(new, name).update(
-                {k: h for k, h in hooks.items() if not isinstance(h, _OF_WEIGHTS)}
+                {k: h for k, h in hooks.items() if not isinstance(h, MAKERS)}
             )
         else:
             setattr(new, name, hooks)
