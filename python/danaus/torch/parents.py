@@ -41,7 +41,7 @@ def reason_to_keep(
     Most parents call their layers, and some also read a layer's matrix, dtype or
     device, which every layer of danaus has. A layer stays if something else has a part
     of it, if its parent is not right without its matrix, if it has hooks that a new
-    layer cannot have, or if it is more than a torch.nn.Linear.
+    layer cannot have, or if it is no torch.nn.Linear of real numbers and nothing else.
 
     Parameters
     ----------
@@ -53,6 +53,7 @@ def reason_to_keep(
         or _reason_of_sharing(layer, owners or owners_of(model))
         or _reason_of_parents(model, name)
         or _reason_of_hooks(layer)
+        or _reason_of_fits(layer)
     )
 
 
@@ -178,6 +179,12 @@ def _reason_of_hooks(layer: nn.Module) -> str | None:
             if not getattr(hook, "__module__", "").startswith("torch.nn.utils"):
                 return "it has hooks on its state dict"
     return None
+
+
+def _reason_of_fits(layer: nn.Module) -> str | None:
+    if not effective(layer).is_complex():
+        return None
+    return "its numbers are complex, and only KSLinear.from_linear fits such"
 
 
 # ---- the matrix of a layer ----
