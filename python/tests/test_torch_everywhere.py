@@ -1,0 +1,496 @@
+"""Layers that stand for torch.nn.Linear wherever one stands: right, or left with a
+reason."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from plain_twin import exact, expect_close, outputs, plain_twin  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.utils import parametrizations, parametrize, prune  # noqa: E402
+
+from danaus.torch import KSLinear, compress, replace_linear  # noqa: E402
+
+WIDTH, HIDDEN = 12, 20
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+
+def batch(dtype=torch.float64, device="cpu"):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(96, WIDTH, generator=generator).to(device, dtype)
+
+
+class Net(nn.Module):
+    """Three residual blocks, whose layers cases below change."""
+
+    def __init__(self, dtype=torch.float64):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.LayerNorm(WIDTH), nn.Linear(WIDTH, HIDDEN), nn.GELU(),
+                nn.Linear(HIDDEN, WIDTH),
+            )
+            for _ in range(3)
+        )  # fmt: skip
+        self.to(dtype)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+LAYERS = [f"blocks.{i}.{n}" for i in range(3) for n in (1, 3)]
+
+
+def expect_kept(model: nn.Module, x: torch.Tensor) -> None:
+    """Both functions change no output if all numbers are kept."""
+    with torch.no_grad():
+        wanted = outputs(model.eval(), [x])
+        for call, bound in (
+            (lambda: replace_linear(model, exact), 1e-11),
+            (lambda: compress(model, x, 1.0, ridge=1e-9), 1e-5),
+        ):
+            report = call()
+            assert [layer.name for layer in report.layers] == LAYERS
+            expect_close(outputs(model, [x]), wanted, bound)
+            report.undo()
+            expect_close(outputs(model, [x]), wanted, 0.0)
+
+
+# ---- PyTorch's transformers ----
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_encoders_and_decoders_call_the_layers_in_them(norm_first, gradients):
+    torch.manual_seed(0)
+    options = {"batch_first": True, "norm_first": norm_first, "dtype": torch.float64}
+    dense = nn.Transformer(WIDTH, 2, 2, 2, HIDDEN, **options).eval()
+    model, x = copy.deepcopy(dense), batch().reshape(8, 12, WIDTH)
+    padding = torch.arange(12) >= torch.tensor([[12], [7]] * 4)
+    report = replace_linear(model, 0.7)
+    assert len(report.layers) == 8 and len(report.left) == 6
+    for name, reason in report.left.items():
+        assert name.endswith("out_proj") and "MultiheadAttention" in reason
+    twin = plain_twin(dense, model)
+    with torch.set_grad_enabled(gradients):
+        expect_close(outputs(model, [x, x]), outputs(twin, [x, x]))
+        found, wanted = (
+            m.encoder(x, src_key_padding_mask=padding)[~padding] for m in (model, twin)
+        )
+        expect_close([found], [wanted])
+
+
+def test_attention_alone_is_left():
+    report = replace_linear(nn.MultiheadAttention(WIDTH, 2), exact)
+    assert not report.layers and list(report.left) == ["out_proj"]
+
+
+# ---- weights that are made of others ----
+
+
+def identity_of(name):
+    def make(layer):
+        return parametrize.register_parametrization(layer, name, nn.Identity())
+
+    return make
+
+
+MADE = {
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+    "pruned": lambda layer: prune.l1_unstructured(layer, "weight", 0.4),
+    "pruned twice": lambda layer: prune.ln_structured(
+        prune.random_unstructured(layer, "weight", 0.4), "weight", 0.3, 2, 0
+    ),
+    "pruned bias": lambda layer: prune.l1_unstructured(layer, "bias", 0.5),
+    "bias of others": identity_of("bias"),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_weights_that_are_made_of_others(kind):
+    model = Net()
+    with torch.no_grad():
+        for name in LAYERS:
+            MADE[kind](model.get_submodule(name))
+        for parameter in model.parameters():  # what hooks made before is stale
+            parameter.mul_(1.1)
+    state = {key: value.clone() for key, value in model.train().state_dict().items()}
+    stale = copy.deepcopy(model)
+    replace_linear(stale, exact)
+    expect_kept(model, batch())
+    expect_close(outputs(stale.eval(), [batch()]), outputs(model, [batch()]))
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+
+
+def test_the_matrix_of_a_weight_norm_is_that_of_its_definition():
+    model = Net()
+    layer = parametrizations.weight_norm(model.blocks[0][1], dim=0)
+    with torch.no_grad():
+        layer.parametrizations.weight.original0.copy_(torch.arange(20.0)[:, None])
+    g, v = (p.detach() for p in layer.parametrizations.weight.parameters())
+    replace_linear(model, exact)
+    wanted = g * v / v.square().sum(1, keepdim=True).sqrt()
+    expect_close([model.blocks[0][1].to_dense().detach()], [wanted])
+
+
+def conv1d_net():
+    pytorch_utils = pytest.importorskip("transformers.pytorch_utils")
+    model = Net()
+    for name in LAYERS:
+        old = model.get_submodule(name)
+        new = pytorch_utils.Conv1D(old.out_features, old.in_features).double()
+        model.set_submodule(name, new)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["plain", *MADE])
+def test_conv1d_of_transformers(kind):
+    model = conv1d_net()
+    for name in LAYERS:
+        MADE.get(kind, lambda layer: layer)(model.get_submodule(name))
+    expect_kept(model, batch())
+
+
+# ---- hooks ----
+
+
+def test_hooks_that_change_what_layers_and_blocks_compute():
+    model = Net()
+    for module in (*model.blocks, model.blocks[0][1], model.blocks[2][3]):
+        module.register_forward_hook(lambda module, args, y: 1.5 * y + 0.1)
+        module.register_forward_pre_hook(lambda module, args: (args[0] - 0.2,))
+    expect_kept(model, batch())
+
+
+def test_hooks_get_the_new_layer_and_their_handles_remove_them():
+    model, seen = Net(), []
+    layer = model.blocks[1][1]
+    handles = [
+        layer.register_forward_pre_hook(
+            lambda module, args, more: seen.append(type(module)), with_kwargs=True
+        ),
+        layer.register_forward_hook(
+            lambda *given: seen.append(len(given)), with_kwargs=True, always_call=True
+        ),
+        layer.register_full_backward_pre_hook(lambda module, g: seen.append("before")),
+        layer.register_full_backward_hook(lambda module, dx, dy: seen.append("after")),
+    ]
+    replace_linear(model, exact)
+    x = batch()
+    model(x).sum().backward()
+    assert seen == [KSLinear, 4, "before", "after"]
+    for handle in handles:
+        handle.remove()
+    model(x).sum().backward()
+    assert len(seen) == 4
+
+
+# ---- what layers keep ----
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_types_devices_modes_and_frozen_weights_are_kept(dtype, device):
+    model = Net(dtype).to(device)
+    model.blocks[0].requires_grad_(False)
+    model.blocks[1][1].weight.requires_grad_(False)
+    identity_of("bias")(model.blocks[1][1])
+    model.blocks[1][3].bias.requires_grad_(False)
+    model.blocks[2].eval()
+    dense = copy.deepcopy(model)
+    compress(model, batch(dtype, device), 0.6, kinds=("interpolated", "sum"))
+    for name in LAYERS:
+        old, new = dense.get_submodule(name), model.get_submodule(name)
+        assert new.training == old.training
+        assert {p.dtype for p in new.parameters()} == {dtype}
+        assert {p.device.type for p in new.parameters()} == {device}
+        trained = {p.requires_grad for n, p in old.named_parameters() if "bias" in n}
+        for key, parameter in new.named_parameters():
+            is_bias = key.endswith("bias")
+            wanted = trained if is_bias else {old.weight.requires_grad}
+            assert {parameter.requires_grad} == wanted
+
+
+class Merging(nn.Linear):
+    """As layers of loralib: evaluation mode merges an adapter into the weight."""
+
+    merged = False
+
+    def train(self, mode=True):
+        if self.merged == mode:
+            with torch.no_grad():
+                self.weight.add_(-1.0 if mode else 1.0)
+            self.merged = not mode
+        return super().train(mode)
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if self.merged else y + x.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_no_train_of_a_module_is_called(training):
+    model, x = Net(), batch()
+    model.blocks[0][1] = Merging(WIDTH, HIDDEN, dtype=x.dtype)
+    model.train(training)
+    before = model.blocks[0][1].weight.detach().clone()
+    with torch.no_grad():
+        wanted = outputs(model, [x])
+        report = compress(model, x, 1.0, ridge=1e-9)
+        assert report.left.keys() == {LAYERS[0]} and len(report.layers) == 5
+        expect_close(outputs(model, [x]), wanted, 1e-5)
+    assert torch.equal(model.blocks[0][1].weight, before)
+    assert model.blocks[0][1].merged != training
+
+
+# ---- layers in several places ----
+
+
+def test_a_module_with_two_names_is_one():
+    model, x = Net(), batch()
+    model.alias = model.blocks
+    expect_kept(model, x)
+    replace_linear(model, exact)
+    assert model.alias[1][3] is model.blocks[1][3]
+
+
+def tie_layers(model):
+    model.blocks[2][1] = model.blocks[0][1]
+
+
+def tie_weights(model):
+    model.blocks[2][1].weight = model.blocks[0][1].weight
+
+
+def tie_biases(model):
+    model.blocks[2][1].bias = model.blocks[0][1].bias
+
+
+def tie_to_an_embedding(model):
+    model.embedding = nn.Embedding(HIDDEN, WIDTH)
+    model.blocks[0][1].weight = model.embedding.weight
+    model.embedding.double()
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, weight):
+        return weight * self.scale
+
+
+def tie_parametrizations(model):
+    scale = Scale()
+    for layer in (model.blocks[0][1], model.blocks[2][1]):
+        parametrize.register_parametrization(layer, "weight", scale)
+
+
+# ---- layers that are left ----
+
+
+def patch_forward(layer):
+    forward = layer.forward
+    layer.forward = lambda x: 2 * forward(x)
+
+
+def observe(layer):
+    """As torch.ao.quantization.prepare does."""
+    layer.activation_post_process = nn.Identity()
+    layer.register_forward_hook(
+        lambda module, args, y: module.activation_post_process(y)
+    )
+
+
+def set_weight(layer):
+    """As networks do that compute weights of others."""
+    weight = layer.weight.detach()
+    del layer.weight
+    layer.weight = 2 * weight
+
+
+def as_other_numbers(dtype):
+    def change(layer):
+        layer.weight = nn.Parameter(layer.weight.detach().to(dtype), False)
+
+    return change
+
+
+def of_first(change):
+    return lambda model: change(model.blocks[0][1])
+
+
+LEFT = {
+    "one layer twice": (tie_layers, "several places"),
+    "tied weight": (tie_weights, "its weight is shared with another module"),
+    "tied bias": (tie_biases, "its bias is shared"),
+    "tied to an embedding": (tie_to_an_embedding, "its weight is shared"),
+    "shared parametrization": (tie_parametrizations, "its weight is shared"),
+    "forward of its own": (of_first(patch_forward), "forward.. has been replaced"),
+    "observed": (of_first(observe), "a weight and a bias: activation_post_process"),
+    "more numbers": (
+        of_first(lambda layer: layer.register_buffer("scale", torch.ones(1))),
+        "a weight and a bias: scale",
+    ),
+    "weight of another": (of_first(set_weight), "something else sets its weight"),
+    "hook on a gradient": (
+        of_first(lambda layer: layer.weight.register_hook(lambda g: 2 * g)),
+        "its weight has hooks on its gradient",
+    ),
+    "hook after a gradient": (
+        of_first(
+            lambda layer: layer.bias.register_post_accumulate_grad_hook(lambda p: None)
+        ),
+        "its bias has hooks on its gradient",
+    ),
+    "hook on the state": (
+        of_first(
+            lambda layer: layer.register_state_dict_post_hook(lambda *given: None)
+        ),
+        "hooks on its state dict",
+    ),
+    "hook on loading": (
+        of_first(
+            lambda layer: layer.register_load_state_dict_pre_hook(lambda *given: None)
+        ),
+        "hooks on its state dict",
+    ),
+    "no numbers": (of_first(lambda layer: layer.to("meta")), "device meta"),
+    "narrow numbers": (
+        of_first(as_other_numbers(torch.float8_e4m3fn)), "float8_e4m3fn"
+    ),
+    "complex numbers": (of_first(as_other_numbers(torch.complex128)), "complex"),
+}  # fmt: skip
+NO_RUN = "no numbers", "narrow numbers", "complex numbers"
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_what_cannot_be_replaced_is_left_and_said_so(case):
+    change, sentence = LEFT[case]
+    model, x = Net(), batch()
+    change(model)
+    layer, runs = model.blocks[0][1], case not in NO_RUN
+    wanted = outputs(model, [x]) if runs else []
+    report = replace_linear(model, exact)
+    assert model.blocks[0][1] is layer and LAYERS[0] in report.left
+    shared = {LAYERS[4]}  # the other layer of tied ones
+    done = {row.name for row in report.layers}
+    assert done | shared == set(LAYERS[1:]) and done.isdisjoint(report.left)
+    assert report.left.keys() <= {LAYERS[0]} | shared
+    for reason in report.left.values():
+        assert re.search(sentence, reason) and f"left, {reason}" in str(report)
+    if runs:
+        expect_close(outputs(model, [x]), wanted)
+
+
+def test_layers_without_inputs_or_outputs_are_left():
+    model = nn.Sequential(nn.Linear(4, 0), nn.Linear(0, 4), nn.Linear(4, 4)).double()
+    x = batch()[:, :4]
+    with torch.no_grad():
+        wanted = outputs(model, [x])
+        report = replace_linear(model, exact)
+        assert report.left == {"0": "its weight is 0 x 4", "1": "its weight is 4 x 0"}
+        expect_close(outputs(model, [x]), wanted)
+
+
+def test_layers_with_adapters_of_peft():
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        target_modules=["blocks.0.1", "blocks.2.3"], modules_to_save=["blocks.1.1"],
+        r=2, init_lora_weights=False,
+    )  # fmt: skip
+    model, x = peft.get_peft_model(Net(), config).double(), batch()
+    state = {n: p.requires_grad for n, p in model.named_parameters() if "lora" in n}
+    wanted = outputs(model, [x])
+    with model.disable_adapter():
+        dense = outputs(model, [x])
+    report = replace_linear(model, exact)
+    assert len(report.layers) == 5 and len(report.left) == 6
+    assert all("its adapter" in reason for reason in report.left.values())
+    expect_close(outputs(model, [x]), wanted)
+    with model.disable_adapter():
+        expect_close(outputs(model, [x]), dense)
+    trained = dict(model.named_parameters())
+    assert all(trained[name].requires_grad == given for name, given in state.items())
+    merged = model.merge_and_unload()
+    expect_close(outputs(merged, [x]), wanted)
+    expect_kept(Merged(merged), x)
+
+
+class Merged(Net):
+    """The network that is left once adapters are merged, all dense again."""
+
+    def __init__(self, merged):
+        super().__init__()
+        self.blocks = plain_twin(merged, merged).blocks
+
+
+# ---- failures ----
+
+
+def everything():
+    """A model with most of the above in it, in several modes."""
+    model = Net().train()
+    layers = [model.get_submodule(name) for name in LAYERS]
+    parametrizations.spectral_norm(layers[0])
+    nn.utils.weight_norm(layers[1])
+    prune.l1_unstructured(layers[2], "weight", 0.4)
+    nn.utils.spectral_norm(layers[3])
+    layers[4].requires_grad_(False)
+    layers[5].register_forward_hook(lambda module, args, y: 2 * y)
+    model.blocks[1].eval()
+    model(batch()).sum().backward()
+    return model
+
+
+def snapshot(model):
+    """All of a model that a call might change."""
+    modules = dict(model.named_modules())
+    hooks = {
+        (name, kind): list(value)
+        for name, module in modules.items()
+        for kind, value in module.__dict__.items()
+        if kind.endswith("_hooks") and value is not None
+    }
+    parameters = dict(model.named_parameters())
+    return (
+        {n: (id(m), m.training, "forward" in m.__dict__) for n, m in modules.items()},
+        hooks,
+        {n: (id(p), p.requires_grad) for n, p in parameters.items()},
+        [p.grad.clone() for p in parameters.values() if p.grad is not None],
+        {n: value.clone() for n, value in model.state_dict().items()},
+    )
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 1.0])
+@pytest.mark.parametrize("function", [replace_linear, compress])
+def test_a_failure_leaves_the_model_as_it_was(function, share):
+    def stop(done):
+        if done >= share:
+            raise KeyboardInterrupt
+
+    model = everything()
+    before = snapshot(model)
+    with pytest.raises(KeyboardInterrupt):
+        if function is compress:
+            compress(model, batch(), 0.6, progress=stop, distill=1)
+        else:
+            replace_linear(model, 0.6, batch(), progress=stop)
+    torch.testing.assert_close(snapshot(model), before, rtol=0, atol=0)
+    report = compress(model, batch(), 0.6)
+    assert len(report.layers) == 6
+    report.undo()
+    torch.testing.assert_close(snapshot(model), before, rtol=0, atol=0)
