@@ -15,7 +15,7 @@ from plain_twin import exact, expect_close, outputs, plain_twin  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrizations, parametrize, prune  # noqa: E402
 
-from danaus.torch import KSLinear, compress, replace_linear  # noqa: E402
+from danaus.torch import KSLinear, compress, replace_linear, to_plain  # noqa: E402
 
 WIDTH, HIDDEN = 12, 20
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -253,6 +253,21 @@ def test_no_train_of_a_module_is_called(training):
         expect_close(outputs(model, [x]), wanted, 1e-5)
     assert torch.equal(model.blocks[0][1].weight, before)
     assert model.blocks[0][1].merged != training
+
+
+class Keywords(Net):
+    def forward(self, x):
+        norm, first, middle, last = self.blocks[0]
+        return last(input=middle(first(input=norm(x))))
+
+
+@pytest.mark.parametrize("kind", ["interpolated", "monarch", "sum"])
+def test_the_input_may_be_a_keyword(kind):
+    dense, x = Keywords(), batch()
+    model = copy.deepcopy(dense)
+    assert len(compress(model, x, 0.7, kinds=kind).layers) == 2
+    expect_close(outputs(model, [x]), outputs(plain_twin(dense, model), [x]))
+    expect_close(outputs(to_plain(model), [x]), outputs(model, [x]))
 
 
 # ---- layers in several places ----

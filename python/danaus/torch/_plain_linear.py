@@ -38,11 +38,11 @@ class PlainKSLinear(PlainLinear):
         self.weights = nn.ParameterList(layer.weights.parameters())
         self.bias = layer.bias
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         weights: list[Tensor] = []
         for w in self.weights:
             weights.append(w)
-        y = chain_product(x, weights, self.bias, self.patterns, self.batch_last)
+        y = chain_product(input, weights, self.bias, self.patterns, self.batch_last)
         y = activate(y, self.activation)
         return y if residual is None else residual + y
 
@@ -67,8 +67,8 @@ class PlainSumLinear(PlainLinear):
         super().__init__(layer)
         self.first, self.second = layer.first, layer.second
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.first(x) + self.second(x)
+    def forward(self, input: Tensor) -> Tensor:
+        return self.first(input) + self.second(input)
 
 
 class PlainInterpolatedLinear(PlainLinear):
@@ -83,8 +83,8 @@ class PlainInterpolatedLinear(PlainLinear):
         self.basis, self.others = layer.basis, layer.others
         self.register_buffer("place", layer.place)
 
-    def forward(self, x: Tensor) -> Tensor:
-        kept = self.basis(x)
+    def forward(self, input: Tensor) -> Tensor:
+        kept = self.basis(input)
         return torch.cat([kept, self.others(kept)], -1).index_select(-1, self.place)
 
 

@@ -35,6 +35,11 @@ def dense_weight(linear: nn.Module) -> Tensor:
     return weight if isinstance(linear, nn.Linear) else weight.T
 
 
+def input_of(args: tuple, keywords: Mapping[str, Any]) -> Any:
+    """The first argument of a call, which may be a keyword; None: there is none."""
+    return next(iter((*args, *keywords.values())), None)
+
+
 @contextmanager
 def naming(layer: str) -> Iterator[None]:
     """Puts the layer's name before what is wrong with it."""
@@ -152,7 +157,7 @@ class Walk:
 
         def hook(name: str) -> Callable:
             def seen(module: nn.Module, args: tuple, keywords: dict, y: Any) -> None:
-                taps.add(name, next(iter((*args, *keywords.values())), None), y)
+                taps.add(name, input_of(args, keywords), y)
                 missing[name] += 1
                 if stop and all(missing[n] >= self.calls[n] for n in names):
                     raise _Stop
@@ -227,7 +232,10 @@ class Walk:
                 module = self.model.get_submodule(name)
                 stack.callback(
                     module.register_forward_pre_hook(
-                        lambda m, args, name=name: order.append((name, args[:1]))
+                        lambda module, args, keywords, name=name: order.append(
+                            (name, input_of(args, keywords))
+                        ),
+                        with_kwargs=True,
                     ).remove
                 )
             self.run(batch)
@@ -242,13 +250,12 @@ class Walk:
         self._find_streams(batch, called, norms)
         return self._stages(order, names)
 
-    def _stages(self, order: list[tuple[str, tuple]], names: list[str]) -> list[Stage]:
+    def _stages(self, order: list[tuple[str, Any]], names: list[str]) -> list[Stage]:
         stages, last, seen = [], None, set()
-        for name, args in order:
+        for name, x in order:
             if name not in self.originals or name in seen:
                 continue
             seen.add(name)
-            x = args[0] if args else None
             block = next(
                 (i for i, b in enumerate(self.blocks) if name.startswith(b + ".")), -1
             )

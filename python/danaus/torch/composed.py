@@ -35,9 +35,9 @@ class SumLinear(LinearLike):
         self.in_features, self.out_features = sizes
         self.first, self.second = first, second
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Applies the layer to x[..., N]."""
-        return self.first(x) + self.second(x)
+        return self.first(input) + self.second(input)
 
     @property
     def bias(self) -> Tensor | None:
@@ -89,9 +89,9 @@ class InterpolatedLinear(LinearLike, Freezable):
         self._options: tuple = 0, None
         self._held: tuple | None = None  # the second factor and the bias, frozen
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Applies the layer to x[..., N]."""
-        kept = self.basis(x)
+        kept = self.basis(input)
         if is_hooked(self.others) or self.others.batch_invariant:
             y = torch.cat((kept, self.others(kept)), dim=-1)
             return y.index_select(-1, self.place)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch.batches import few_rows
-from danaus.torch.calibrate import Stage, Walk, dense_weight
+from danaus.torch.calibrate import Stage, Walk, dense_weight, input_of
 from danaus.torch.candidates import Candidate
 from danaus.torch.moments import Moments, Problem
 
@@ -192,7 +192,11 @@ class _Trial:
                 stack.callback(handle.remove)
             for name in cols:
                 handle = self.walk.originals[name].register_forward_pre_hook(
-                    lambda module, args: (args[0][..., order.argsort()], *args[1:])
+                    lambda module, args, keywords: (
+                        (input_of(args, keywords)[..., order.argsort()],),
+                        {},
+                    ),
+                    with_kwargs=True,
                 )
                 stack.callback(handle.remove)
             seen = self.walk.watch(self.batch, self.following.names)

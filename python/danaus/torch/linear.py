@@ -166,19 +166,19 @@ class KSLinear(LinearLike, Freezable):
         found = list(held._parameters.values())  # faster than a call
         return held() if is_hooked(held) or len(found) < len(self.patterns) else found
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...].
 
         The result, its gradients and its promoted type equal those of
         `residual + layer(x)`. A residual has the shape of layer(x) and is not
         broadcast. A layer that was frozen for residuals adds it with the product.
         """
-        plain = is_plain(x)
+        plain = is_plain(input)
         if residual is not None or not plain:
-            self._check(x)  # operators check other inputs
+            self._check(input)  # operators check other inputs
         if residual is not None:
-            check_residual(residual, x, self.out_features, self._batch_last)
-        x = autocast(x)
+            check_residual(residual, input, self.out_features, self._batch_last)
+        x = autocast(input)
         question = self._question(x)
         try:
             if self._frozen is not None and self._is_prepared(x, residual):

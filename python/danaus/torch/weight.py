@@ -97,7 +97,10 @@ _READ_ONLY = (
 
 
 class LinearLike(nn.Module):
-    """A layer with in_features, out_features, to_dense() and factors()."""
+    """A layer with in_features, out_features, to_dense() and factors().
+
+    Its forward() calls x `input`, as torch.nn.Linear does.
+    """
 
     @property
     def weight(self) -> Tensor:
