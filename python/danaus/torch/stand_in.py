@@ -12,7 +12,7 @@ from danaus.torch.candidates import Candidate
 from danaus.torch.parents import MAKERS, effective, role
 
 # nn.Module's dictionaries of hooks on calls. Both layers have the same ones, so that
-# handles which users hold remove hooks from either.
+# handles which users hold remove hooks from both.
 _HOOKS = (
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
@@ -39,7 +39,8 @@ def stand_in(old: nn.Module, candidate: Candidate, bias: np.ndarray | None):
 
 def share_hooks(old: nn.Module, new: nn.Module) -> None:
     """Gives the new layer the hooks on calls of the old one, except those that compute
-    its weight."""
+    its weight. Where it has such, the new layer's dictionary is a copy.
+    """
     for name in _HOOKS:
         hooks = getattr(old, name, None)
         if hooks is None:
