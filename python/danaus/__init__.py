@@ -5,12 +5,13 @@ pictures; both are imported by name.
 """
 # SPDX-License-Identifier: Apache-2.0
 from danaus import patterns, records, transforms
+from danaus._apply import apply
 from danaus._arrays import convert
 from danaus._chain_files import load_chains
 from danaus._convolve import convolve
 from danaus._library import version
 from danaus.algebra import add, block_diag, hstack, kron, vstack
-from danaus.chain import Chain, Condition, apply
+from danaus.chain import Chain, Condition
 from danaus.compress import Candidate, Compression, compress
 from danaus.conv import ConvGradients, ConvPlan, Spectrum
 from danaus.device import Device, DeviceInfo, default_device, list_devices

@@ -15,12 +15,16 @@ from typing import Any, Union
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from danaus._dlpack import bfloat16
+from danaus._exchange import (
+    OnDevice,
+    exchanged,
+    hosted,
+    is_foreign,
+    lent,
+    overlap,
+)
 from danaus._library import check, ffi, lib, text
-
-try:
-    from ml_dtypes import bfloat16 as _bfloat16
-except ImportError:
-    _bfloat16 = np.uint16
 
 # An element type: "f32", "bf16", ... or anything that NumPy takes for one of these.
 ElementType = Union[str, DTypeLike]
@@ -29,7 +33,7 @@ ElementType = Union[str, DTypeLike]
 _TYPES = (
     (lib.DANAUS_F32, "f32", "float32", np.float32),
     (lib.DANAUS_F16, "f16", "float16", np.float16),
-    (lib.DANAUS_BF16, "bf16", "bfloat16", _bfloat16),
+    (lib.DANAUS_BF16, "bf16", "bfloat16", bfloat16),
     (lib.DANAUS_F64, "f64", "float64", np.float64),
     (lib.DANAUS_C64, "c64", "complex64", np.complex64),
     (lib.DANAUS_C128, "c128", "complex128", np.complex128),
@@ -80,7 +84,7 @@ def product_code(code: int, operand: np.dtype | None = None) -> int:
     It is their common type; without ml_dtypes, in which NumPy has no bf16, bf16 counts
     as f32.
     """
-    if code == lib.DANAUS_BF16 and _bfloat16 is np.uint16:
+    if code == lib.DANAUS_BF16 and bfloat16 is np.uint16:
         if operand == np.uint16:
             raise TypeError("uint16 may be bf16 here: use danaus.convert(x, 'f32')")
         code = lib.DANAUS_F32
@@ -98,11 +102,17 @@ def by_parts(
 
     Real and imaginary parts are multiplied as columns of their own.
     """
+    if isinstance(x, OnDevice):
+        raise NotImplementedError(
+            f"a real matrix times complex numbers on {x.place}: multiply the real and "
+            "the imaginary part, or convert the matrix by astype('c64')"
+        )
     wide = np.ascontiguousarray(x, numpy_dtype(code))
     parts = product(wide.view(wide.real.dtype), adjoint)
     return np.ascontiguousarray(parts).view(wide.dtype)
 
 
+@exchanged
 def convert(
     array: ArrayLike, dtype: ElementType, source: ElementType | None = None
 ) -> np.ndarray:
@@ -112,7 +122,7 @@ def convert(
     RuntimeWarning where numbers become infinite, or so small that they lose more than
     rounding.
     """
-    array = np.asarray(array)
+    array = numbers_of(array, "the array")
     code = element_code(array.dtype if source is None else source)
     return converted(array, element_code(dtype), code, refuse=False)
 
@@ -192,13 +202,13 @@ def checked(
     *,
     shape: tuple[int, ...] | None = None,
     writable: bool = False,
-) -> np.ndarray:
+) -> Any:
     """The array itself, if the library can use it in place.
 
     Raises TypeError for another type, ValueError for another shape, and for an array
     that is not C-contiguous and aligned: nothing is copied.
     """
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, (np.ndarray, OnDevice)):
         kind = type(array).__name__
         raise TypeError(f"{what} has to be a NumPy array, and this is of type {kind}")
     dtype, wanted = array.dtype, _NUMPY[code]
@@ -224,8 +234,8 @@ def checked(
 
 
 def numbers_of(x: Any, what: str) -> np.ndarray:
-    """An array of anything that NumPy takes for numbers; TypeError for the rest."""
-    array = np.asarray(x)
+    """The numbers of an array of the host; TypeError for what has none."""
+    array = hosted(x, what)
     if array.dtype.kind not in "OUSMm":
         return array
     kind = f"a {type(x).__name__}"
@@ -241,19 +251,16 @@ def numbers_of(x: Any, what: str) -> np.ndarray:
     )
 
 
-def array_of(x: Any, what: str) -> np.ndarray:
-    """An array of numbers; TypeError for tensors, too."""
-    if type(x).__module__.partition(".")[0] == "torch":
-        raise TypeError(
-            f"{what} is a tensor of PyTorch, where a NumPy array is needed: pass "
-            f"{what}.numpy(), or use danaus.torch"
-        )
-    return numbers_of(x, what)
+def array_of(x: Any, what: str) -> Any:
+    """An array of numbers, as NumPy has it or on a GPU."""
+    if is_foreign(x):
+        x = lent(x, what)
+    return x if isinstance(x, OnDevice) else numbers_of(x, what)
 
 
 def operand(
     x: Any, code: int, what: str, *, shape: tuple[int, ...] | None = None
-) -> np.ndarray:
+) -> Any:
     """An input as the library takes it: the array itself or, where needed, a copy.
 
     Strided arrays, arrays in the other byte order, integers and lists are copied.
@@ -261,8 +268,11 @@ def operand(
     """
     array = array_of(x, what)
     dtype = array.dtype
+    if isinstance(array, OnDevice):
+        array = array.astype(_NUMPY[code]) if dtype.kind in "biu" else array
+        return checked(array.contiguous(), code, what, shape=shape)
     if dtype != _NUMPY[code] and not (code == lib.DANAUS_BF16 and dtype == np.uint16):
-        if _bfloat16 is np.uint16 and dtype == np.uint16:
+        if bfloat16 is np.uint16 and dtype == np.uint16:
             raise TypeError(f"{what} may be bf16: use danaus.convert({what}, ...)")
         untyped = not hasattr(x, "dtype") and dtype.kind == "f"
         if dtype.kind in "biu" or untyped:
@@ -274,9 +284,9 @@ def operand(
     return checked(array, code, what, shape=shape)
 
 
-def disjoint(out: np.ndarray, name: str, other: np.ndarray, other_name: str) -> None:
+def disjoint(out: Any, name: str, other: Any, other_name: str) -> None:
     """Raises ValueError where two contiguous arrays share memory."""
-    if np.may_share_memory(out, other):
+    if overlap(out, other):
         raise ValueError(f"{name} overlaps {other_name}")
 
 

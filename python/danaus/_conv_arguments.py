@@ -18,11 +18,13 @@ from danaus._arrays import (
     disjoint,
     element_code,
     is_complex,
+    numpy_dtype,
     operand,
     short_name,
     sums_code,
     whole,
 )
+from danaus._exchange import OnDevice, hosted, made
 from danaus._library import ffi, lib
 
 KINDS = {
@@ -48,7 +50,7 @@ def real_code(dtype: ElementType) -> int:
 
 def signal_of(
     u: Any, dtype: ElementType | None, code_of: Callable[[ElementType], int] = real_code
-) -> tuple[np.ndarray, int]:
+) -> tuple[Any, int]:
     """A signal as the library takes it, and its type: as named, else the array's, f64
     for integers."""
     array = array_of(u, "u")
@@ -58,11 +60,16 @@ def signal_of(
     return operand(u, code, "u"), code
 
 
-def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> np.ndarray:
+def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> Any:
     """Filters in the type of sums, of this shape."""
-    array, sums = np.asarray(k), sums_code(code)
-    halves = code == lib.DANAUS_BF16 and array.dtype == np.uint16
-    array = converted(array, sums, code if halves else None, what=what)
+    array, sums = array_of(k, what), sums_code(code)
+    if isinstance(array, OnDevice):
+        if array.dtype.kind != "c" or is_complex(sums):
+            array = array.astype(numpy_dtype(sums))
+        array = array.contiguous()
+    else:
+        halves = code == lib.DANAUS_BF16 and array.dtype == np.uint16
+        array = converted(array, sums, code if halves else None, what=what)
     if _is_padded(array.shape, shape):
         array = array.reshape(shape)
     return checked(array, sums, what, shape=shape)
@@ -107,34 +114,35 @@ def sizes(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def filter_rows(k: Any, axes: int = 1) -> np.ndarray:
+def filter_rows(k: Any, axes: int = 1, what: str = "k") -> Any:
     """Filters as [filters][taps], of [taps] or with more axes, of size 1. Planes have
     two axes of taps."""
-    array = np.asarray(k)
-    if array.ndim in (0, axes):
-        array = array[(None,) * (1 + axes - array.ndim)]
-    while array.ndim > 1 + axes and 1 in array.shape[:-axes]:
-        array = array.squeeze(array.shape.index(1))
-    return array
+    array = array_of(k, what)
+    shape = list(array.shape)
+    if len(shape) in (0, axes):
+        shape = [1] * (1 + axes - len(shape)) + shape
+    while len(shape) > 1 + axes and 1 in shape[:-axes]:
+        shape.remove(1)
+    return array.reshape(tuple(shape))
 
 
-def like(array: Any, u: np.ndarray, code: int, what: str) -> np.ndarray | None:
+def like(array: Any, u: Any, code: int, what: str) -> Any:
     """An array of the signal's type and shape, or None."""
     return None if array is None else operand(array, code, what, shape=u.shape)
 
 
 def result_like(
     out: Any,
-    u: np.ndarray,
+    u: Any,
     code: int,
     *inputs: Any,
     shape: tuple[int, ...] | None = None,
-) -> np.ndarray:
+) -> Any:
     """A new array of u's type and, unless another is given, its shape; or `out` if that
     can be written and overlaps no input."""
     shape = u.shape if shape is None else shape
     if out is None:
-        return np.empty(shape, u.dtype)
+        return made(shape, u.dtype, u)
     checked(out, code, "out", shape=shape, writable=True)
     for array in (u, *inputs):
         if array is not None:
@@ -155,7 +163,7 @@ def four(values: Sequence[int] | None, what: str) -> list[int]:
 def offsets_of(offsets: Any) -> tuple[int, Any]:
     """How many packed sequences there are, and the library's numbers of where each
     begins and the last one ends."""
-    array = np.asarray(offsets)
+    array = hosted(offsets, "offsets")
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
         raise ValueError(
             f"offsets have the shape {array.shape} and the type {array.dtype}: "

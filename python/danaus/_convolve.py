@@ -11,6 +11,7 @@ import numpy as np
 
 from danaus._arrays import (
     ElementType,
+    array_of,
     choose,
     element_code,
     operand,
@@ -23,6 +24,7 @@ from danaus._conv_arguments import (
     signal_of,
     sizes,
 )
+from danaus._exchange import OnDevice, device_for, exchanged, made
 from danaus.conv import ConvPlan
 from danaus.device import Device
 
@@ -32,8 +34,8 @@ _MODES = {"full": 0, "same": 1, "valid": 2}
 class _Operands(NamedTuple):
     """u [..., channels, length] and k [..., filters, taps]; of planes with a height."""
 
-    u: np.ndarray
-    k: np.ndarray
+    u: Any  # NumPy's, or on a device
+    k: Any
     axes: int
     code: int
 
@@ -52,8 +54,8 @@ def _operands_of(
     if axes not in (1, 2):
         raise ValueError(f"axes has to be 1, for rows, or 2, for planes, not {axes!r}")
     rows, code = signal_of(u, dtype, element_code)
-    rows = rows[None] if rows.ndim == axes else rows
-    taps = np.asarray(k) if batched else filter_rows(k, axes)
+    rows = rows.reshape(1, *rows.shape) if rows.ndim == axes else rows
+    taps = array_of(k, "k") if batched else filter_rows(k, axes)
     fits = taps.ndim == 1 + axes or (batched and taps.ndim > axes)
     if rows.ndim < 1 + axes or not fits or not taps.size:
         row, own = ("length", "taps") if axes == 1 else ("height, width",) * 2
@@ -94,7 +96,7 @@ def _check_mode(mode: str, o: _Operands, others: bool, shaped: bool) -> None:
         )
 
 
-def _with_room(o: _Operands, mode: str | None) -> np.ndarray:
+def _with_room(o: _Operands, mode: str | None) -> Any:
     """u with zeros behind it for the results of a mode."""
     if mode != "full" and (mode != "valid" or np.all(np.less_equal(o.taps, o.row))):
         return o.u
@@ -146,6 +148,7 @@ def _run_batched(
     return _run(spread, filters, gates, options).reshape(shape)
 
 
+@exchanged
 def convolve(
     u: np.ndarray,
     k: Any,
@@ -185,6 +188,11 @@ def convolve(
     """
     choose(kind, KINDS, "kind")
     o = _operands_of(u, k, axes, batched, dtype)
+    if isinstance(o.u, OnDevice) and (mode is not None or batched):
+        raise NotImplementedError(
+            f"modes and filters for each sample, of arrays on {o.u.place}: use a kind "
+            "and filters for all samples, or arrays of the host"
+        )
     shaped = {"gate_in": gate_in, "gate_out": gate_out, "skip": skip}
     if mode is not None:
         others = [x for x in (centre, k_reverse, offsets) if x is not None]
@@ -197,12 +205,13 @@ def convolve(
     if mode == "same":
         kind = "centred"
     if 0 in o.u.shape[-1 - axes :]:
-        return np.empty(np.shape(u), o.u.dtype)
+        return made(np.shape(u), o.u.dtype, o.u)
     filters = {"k_reverse": k_reverse, "skip": skip}
     if k_reverse is not None:
         filters["k_reverse"] = _operands_of(u, k_reverse, axes, batched, dtype).k
     if skip is not None:
-        filters["skip"] = np.atleast_1d(np.asarray(skip))
+        skip = array_of(skip, "skip")
+        filters["skip"] = skip if skip.ndim else skip.reshape(1)
     gates = [
         None
         if shaped[name] is None
@@ -210,9 +219,10 @@ def convolve(
         for name in ("gate_in", "gate_out")
     ]
     options = {"kind": kind, "centre": centre, "correlate": correlate}
-    options |= {"offsets": offsets, "device": device}
+    options |= {"offsets": offsets, "device": device_for(o.u, device)}
     run = _run_batched if batched else _run
     y = run(o._replace(u=_with_room(o, mode)), filters, gates, options)
     if mode == "valid":
         y = _valid(y, o)
-    return y[0] if np.ndim(u) == axes and y.ndim == 1 + axes else y
+    alone = np.ndim(u) == axes and y.shape[:-axes] == (1,)
+    return y.reshape(y.shape[1:]) if alone else y

@@ -13,10 +13,12 @@ from numpy.typing import ArrayLike
 from danaus._arrays import (
     converted,
     is_complex,
+    numbers_of,
     pointer,
     product_code,
     short_name,
 )
+from danaus._exchange import exchanged
 from danaus._library import check, ffi, lib
 from danaus.plan import LAYOUTS
 
@@ -65,12 +67,13 @@ class Invertible:
             check(lib.danaus_chain_invert(self._handle, 0, place, ffi.NULL))
             return self._adopt(place)
 
+    @exchanged
     def solve(self, b: ArrayLike) -> np.ndarray:
         """x with W x = b, for b[N] or columns b[N][K], without the inverse.
 
         The elimination runs in double precision; x has the common type.
         """
-        b, rows = np.asarray(b), self.shape[0]
+        b, rows = numbers_of(b, "b"), self.shape[0]
         if b.ndim not in (1, 2) or len(b) != rows:
             raise ValueError(f"b has shape {b.shape} where [{rows}, ...] is needed")
         code = product_code(self._code, b.dtype)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Union, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from danaus._exchange import OnDevice, exchanged
+
 Number = Union[complex, np.number]
 
 if not TYPE_CHECKING:
@@ -67,10 +69,35 @@ else:
 
 
 class Matrix(LinearOperator):
-    """One that multiplies columns, also by its adjoint, in `_product`."""
+    """One that multiplies columns, also by its adjoint, in `_product`.
 
-    def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+    Arrays of other libraries are multiplied where they lie, the result in the same.
+    """
+
+    def _product(self, x: Any, adjoint: bool) -> Any:
         raise NotImplementedError
+
+    @exchanged
+    def dot(self, x: Any) -> Any:
+        if not isinstance(x, OnDevice):
+            return super().dot(x)
+        cols = self.shape[1]
+        if x.ndim not in (1, 2) or x.shape[0] != cols:
+            wanted = f"[{cols}] or [{cols}, columns]"
+            raise ValueError(f"x has the shape {x.shape} instead of {wanted}")
+        columns = x if x.ndim == 2 else x.reshape(-1, 1)
+        return self._product(columns, False).reshape(self.shape[0], *x.shape[1:])
+
+    matvec = exchanged(LinearOperator.matvec)
+    rmatvec = exchanged(LinearOperator.rmatvec)
+    matmat = exchanged(LinearOperator.matmat)
+    rmatmat = exchanged(LinearOperator.rmatmat)
+
+    def _adjoint(self) -> LinearOperator:
+        return _Turned(self, conjugate=True)
+
+    def _transpose(self) -> LinearOperator:
+        return _Turned(self, conjugate=False)
 
     def _matmat(self, x: np.ndarray) -> np.ndarray:
         return self._product(x, adjoint=False)
@@ -83,3 +110,17 @@ class Matrix(LinearOperator):
 
     def _rmatvec(self, x: np.ndarray) -> np.ndarray:
         return self._product(x.reshape(-1, 1), adjoint=True)[:, 0]
+
+
+class _Turned(Matrix):
+    """The adjoint or, not `conjugate`, the transpose of a matrix."""
+
+    def __init__(self, matrix: Matrix, conjugate: bool):
+        self.args = matrix, conjugate
+        super().__init__(matrix.dtype, matrix.shape[::-1])
+
+    def _product(self, x: Any, adjoint: bool) -> Any:
+        matrix, conjugate = self.args
+        if conjugate:
+            return matrix._product(x, not adjoint)
+        return matrix._product(x.conj(), not adjoint).conj()

@@ -17,30 +17,29 @@ from danaus._arrays import (
     ElementType,
     by_parts,
     checked,
-    choose,
     convert,
     converted,
     element_code,
     is_complex,
     numbers_of,
     numpy_dtype,
-    operand,
     pointer,
     product_code,
     short_name,
     whole,
 )
+from danaus._exchange import device_for
 from danaus._inverses import Condition, Invertible
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
 from danaus._linear import AnyOperator, LinearOperator, Matrix, Number
-from danaus.device import Device, chosen, default_device
+from danaus.device import default_device
 from danaus.patterns import Pattern, Patterns, pattern_array
-from danaus.plan import LAYOUTS, Plan, Weights, batch_of, batched_shape
+from danaus.plan import Plan, Weights
 
 if TYPE_CHECKING:
     from danaus.operator import Operator  # which is made of chains
 
-__all__ = ["Chain", "Condition", "apply"]
+__all__ = ["Chain", "Condition"]
 
 
 class _Views:
@@ -122,7 +121,7 @@ class Chain(Invertible, Matrix):
 
         dtype : None: the arrays' common type, f64 of whole numbers with a sign.
         """
-        arrays = [np.asarray(w) for w in weights]
+        arrays = [numbers_of(w, f"weights[{i}]") for i, w in enumerate(weights)]
         for index, array in enumerate(arrays):
             if array.ndim != 4:
                 dimensions = f"{array.ndim} dimensions instead of a, b, c, d"
@@ -241,7 +240,7 @@ class Chain(Invertible, Matrix):
     @bias.setter
     def bias(self, bias: ArrayLike | None) -> None:
         if bias is not None:
-            bias = converted(np.asarray(bias), self._code, what="bias")
+            bias = converted(bias, self._code, what="bias")
             checked(bias, self._code, "bias", shape=self.shape[:1])
         check(lib.danaus_chain_set_bias(self._handle, pointer(bias)))
 
@@ -278,7 +277,7 @@ class Chain(Invertible, Matrix):
 
     # ---- products ----
 
-    def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+    def _product(self, x: Any, adjoint: bool) -> Any:
         """W x or W^H x for the columns of a matrix."""
         code = product_code(self._code, x.dtype)
         if is_complex(code) and not is_complex(self._code):
@@ -286,19 +285,20 @@ class Chain(Invertible, Matrix):
         x = x.astype(numpy_dtype(code), copy=False)
         by_columns = x.flags.f_contiguous
         layout = "batch-first" if by_columns else "batch-last"
-        weights = self._packed(code, layout, adjoint, x.shape[1])
-        if by_columns:
-            return weights(x.T).T
-        return weights(np.ascontiguousarray(x))
+        kind = code, layout, adjoint, device_for(x)
+        weights = self._packed(*kind, x.shape[1])
+        return weights(x.T).T if by_columns else weights(x)
 
-    def _packed(self, code: int, layout: str, adjoint: bool, batch: int) -> Weights:
+    def _packed(
+        self, code: int, layout: str, adjoint: bool, place: str, batch: int
+    ) -> Weights:
         """Weights of this thread for such products, packed as they are now.
 
         They are kept. Since weights change through views alone, they are packed again
         only where a view lives, or was made since they were packed.
         """
-        kind, size = (code, layout, adjoint), batch.bit_length()
-        held, device = self._products.__dict__.get(kind), default_device()
+        kind, size = (code, layout, adjoint, place), batch.bit_length()
+        held, device = self._products.__dict__.get(kind), default_device(place)
         if held is None or held[0] != size or held[1].plan.device is not device:
             plan = Plan(
                 self.patterns,
@@ -421,7 +421,7 @@ class Chain(Invertible, Matrix):
         sides = []
         for side, size, what in zip((rows, cols), self.shape, ("rows", "cols")):
             if side is not None:
-                side = converted(np.asarray(side), self._code, what=what)
+                side = converted(side, self._code, what=what)
                 checked(side, self._code, what, shape=(size,))
             sides.append(side)
         return self._made(lib.danaus_chain_scale, *map(pointer, sides))
@@ -457,40 +457,3 @@ class Chain(Invertible, Matrix):
             f"<danaus.Chain {rows} x {cols} {self.element_type}: {patterns}; "
             f"{self.parameters} parameters, {share:.3g} of dense{bias}>"
         )
-
-
-def apply(
-    chain: Any,
-    x: np.ndarray,
-    *,
-    layout: str = "batch-first",
-    device: Device | str | None = None,
-) -> np.ndarray:
-    """One product y = W x + bias, of the chain's own type.
-
-    Parameters
-    ----------
-    chain : a chain, or an operator (`danaus.Operator`).
-    x : [..., N] for "batch-first", [N, ...] for "batch-last".
-    device : a Device, or the name of this thread's own one; None: "cpu".
-
-    Returns
-    -------
-    y : [..., M] or [M, ...].
-    """
-    made = ffi.typeof("danaus_operator *")
-    is_operator = ffi.typeof(getattr(chain, "_handle", ffi.NULL)) is made
-    if not is_operator:
-        handle_of(chain, "danaus_chain *", "a chain")
-    x = operand(x, chain._code, "x")
-    rows, cols = chain.shape
-    code = choose(layout, LAYOUTS, "layout")
-    batch = batch_of(x, cols, code, "x")
-    y = np.empty(batched_shape(x.shape, rows, code), x.dtype)
-    with chosen(device).in_use() as place:
-        operands = code, batch, pointer(x), pointer(y)
-        if is_operator:
-            check(lib.danaus_operator_apply(place, chain._handle, 0, *operands))
-        else:
-            check(lib.danaus_ks_apply(place, chain._handle, *operands))
-    return y

@@ -18,9 +18,10 @@ Correlations are the adjoints of these, with the same filters: the causal one is
 over s of conj(k[s]) p[t + s], where p is zero outside of its row.
 
 u, y and the gates are f32, f16, bf16, f64, c64 or c128, all of one type. C-contiguous
-arrays are used in place; strided ones, integers and lists are copied. Filters, skip and
-bias are converted to the type of the sums: that of u, and f32 for 16 bits. They may
-have additional axes of size 1. ``dtype="bf16"`` is for bf16 in arrays of uint16.
+arrays are used in place, also those of other libraries (`danaus._exchange`); strided
+ones, integers and lists are copied. Filters, skip and bias are converted to the type of
+the sums: that of u, and f32 for 16 bits. They may have additional axes of size 1.
+``dtype="bf16"`` is for bf16 in arrays of uint16.
 
 Rows are transformed: a NaN or an infinite value anywhere in u or k makes y NaN in its
 row, also before its place in a causal convolution. `short_conv` sums directly.
@@ -64,6 +65,7 @@ from danaus._conv_arguments import (
     sizes,
     two_axes,
 )
+from danaus._exchange import OnDevice, exchanged, made
 from danaus._library import check, ffi, lib, own, text
 from danaus.device import Device, chosen
 from danaus.plan import EFFORTS, ScratchBytes
@@ -262,22 +264,24 @@ class Spectrum:
             k_reverse = filters_of(k_reverse, plan._code, shape, "k_reverse")
         if skip is not None:
             skip = filters_of(skip, plan._code, shape[:1], "skip")
-        place = ffi.new("danaus_spectrum **")
-        with chosen(plan._device).in_use() as handle:
-            check(
-                lib.danaus_spectrum_create(
-                    plan._handle,
-                    handle,
-                    pointer(k),
-                    pointer(k_reverse),
-                    pointer(skip),
-                    place,
-                )
-            )
-            destroy = lib.danaus_spectrum_destroy
-            self._handle = own(place[0], destroy, plan._handle, handle)
+        self._transform([k, k_reverse, skip])
         self._has_skip = skip is not None
 
+    def _transform(self, filters: list[Any]) -> None:
+        plan, place = self.plan, ffi.new("danaus_spectrum **")
+        there = any(isinstance(array, OnDevice) for array in filters)
+        with chosen(plan._device).in_use() as handle:
+            given = [ffi.NULL] * 3 if there else map(pointer, filters)
+            check(lib.danaus_spectrum_create(plan._handle, handle, *given, place))
+            destroy = lib.danaus_spectrum_destroy
+            spectrum = own(place[0], destroy, plan._handle, handle)
+        if there:
+            code = sums_code(plan._code)
+            with chosen(plan._device).operands(filters, []) as (handle, given, _):
+                check(lib.danaus_spectrum_update_from(spectrum, handle, code, *given))
+        self._handle = spectrum
+
+    @exchanged
     def __call__(
         self,
         u: np.ndarray,
@@ -325,6 +329,7 @@ class Spectrum:
             raise ValueError(f"wrt has {missing}; there are gradients of {there}")
         return wanted
 
+    @exchanged
     def gradient(
         self,
         u: np.ndarray,
@@ -356,11 +361,13 @@ class Spectrum:
         filters = (plan.filters, *plan._filter), sums
         kinds = {"u": signal, "gate_in": signal, "gate_out": signal, "k": filters}
         kinds |= {"k_reverse": filters, "skip": (plan.filters, sums)}
-        made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
+        results = [
+            made(*to, u) if name in wanted else None for name, to in kinds.items()
+        ]
         desc = ffi.new("danaus_conv_gradients *")
-        with chosen(plan._device).operands(inputs, made) as (handle, x, to):
+        with chosen(plan._device).operands(inputs, results) as (handle, x, to):
             desc.du, desc.dgate_in, desc.dgate_out = to[:3]
             desc.dk, desc.dk_reverse, desc.dskip = to[3:]
             call = call_for("danaus_conv_gradient", offsets)
             check(call(plan._handle, handle, spectrum, *rows, *x, desc))
-        return ConvGradients(*made)
+        return ConvGradients(*results)

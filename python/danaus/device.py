@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from danaus._arrays import INT, pointer, whole
+from danaus._exchange import OnDevice
 from danaus._library import (
     Progress,
     check,
@@ -69,7 +70,8 @@ class Device:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._busy = False
-        self._on_host = self.describe().threads > 0
+        info = self.describe()
+        self._name, self._on_host = info.name, info.threads > 0
         if threads is not None:
             self.set_threads(threads)
 
@@ -90,14 +92,22 @@ class Device:
     @contextlib.contextmanager
     def operands(
         self,
-        inputs: Sequence[np.ndarray | None],
-        outputs: Sequence[np.ndarray | None],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """The library's device and where it finds these arrays: NULL for None.
 
-        A CPU uses them in place. A GPU copies inputs to its memory before, and outputs
-        back to the arrays after.
+        A CPU uses them in place, and a GPU those that it has in its memory, in their
+        stream. Of the others it copies inputs before, and outputs back to the arrays
+        after.
         """
+        there = [a for a in (*inputs, *outputs) if isinstance(a, OnDevice)]
+        for array in there:
+            if array.place != self._name:
+                raise ValueError(
+                    f"{array.what} lies on {array.place}, and this runs on "
+                    f"{self._name}: use device={array.place!r}, or move {array.what}"
+                )
         with self.in_use() as handle:
             if self._on_host:
                 places = [[pointer(array) for array in inputs]]
@@ -105,15 +115,16 @@ class Device:
                 yield handle, *places
                 return
             with contextlib.ExitStack() as stack:
+                stack.enter_context(_in_stream_of(handle, there))
                 places = [_memory(stack, handle, a) for a in (*inputs, *outputs)]
                 for array, place in zip(inputs, places):
-                    if array is not None:
+                    if isinstance(array, np.ndarray):
                         source = pointer(array)
                         check(lib.danaus_upload(handle, place, source, array.nbytes))
                 split = len(inputs)
                 yield handle, places[:split], places[split:]
                 for array, place in zip(outputs, places[split:]):
-                    if array is not None:
+                    if isinstance(array, np.ndarray):
                         target = pointer(array)
                         check(lib.danaus_download(handle, target, place, array.nbytes))
 
@@ -182,10 +193,28 @@ class Device:
         raise TypeError("a device cannot be pickled or copied: open another one")
 
 
-def _memory(stack: contextlib.ExitStack, handle: Any, array: np.ndarray | None) -> Any:
-    """Memory of the device for an array, freed when the stack ends; NULL for None."""
+@contextlib.contextmanager
+def _in_stream_of(handle: Any, there: list[OnDevice]) -> Iterator[None]:
+    """Runs in the stream of these arrays; waits in the end where nothing tells it."""
+    stream = there[0].stream if there else None
+    if stream:
+        check(lib.danaus_device_set_stream(handle, ffi.cast("void *", stream)))
+    try:
+        yield
+        if stream is None:
+            check(lib.danaus_device_sync(handle))
+    finally:
+        if stream:
+            lib.danaus_device_set_stream(handle, ffi.NULL)
+
+
+def _memory(stack: contextlib.ExitStack, handle: Any, array: Any) -> Any:
+    """Memory of the device for an array: its own there or, until the stack ends, new
+    one; NULL for None."""
     if array is None:
         return ffi.NULL
+    if isinstance(array, OnDevice):
+        return ffi.cast("void *", array.address)
     place = ffi.new("void **")
     check(lib.danaus_alloc(handle, max(array.nbytes, 1), place))
     stack.callback(lib.danaus_free, handle, place[0])

@@ -27,6 +27,7 @@ from danaus._arrays import (
     checked,
     choose,
     disjoint,
+    numbers_of,
     numpy_dtype,
     operand,
     pointer,
@@ -40,6 +41,7 @@ from danaus._conv_arguments import (
     offsets_of,
     real_code,
 )
+from danaus._exchange import exchanged, made
 from danaus._library import check, ffi, lib, own
 from danaus.device import Device, chosen
 from danaus.plan import EFFORTS
@@ -169,12 +171,15 @@ class Hyena:
             raise TypeError(f"plan has to be a HyenaPlan, not {type(plan).__name__}")
         self.plan = plan
         rows, code = (plan.order + 1) * plan.channels, plan._code
+        taps = numbers_of(taps, "taps")
         self._taps = filters_of(taps, code, (rows, plan.taps), "taps")
-        self._bias = None if bias is None else filters_of(bias, code, (rows,), "bias")
+        if bias is not None:
+            bias = filters_of(numbers_of(bias, "bias"), code, (rows,), "bias")
+        self._bias = bias
         shape = (plan.order - 1, plan.filters, plan.long_taps)
-        k = filters_of(_whole(k, 3), code, shape, "k")
+        k = filters_of(_whole(k, "k", 3), code, shape, "k")
         if skip is not None:
-            skip = filters_of(_whole(skip, 2), code, shape[:2], "skip")
+            skip = filters_of(_whole(skip, "skip", 2), code, shape[:2], "skip")
         self._has_skip = skip is not None
         conv = lib.danaus_hyena_plan_conv(plan._handle)
         self._spectra = []
@@ -182,8 +187,8 @@ class Hyena:
             for o in range(plan.order - 1):
                 place = ffi.new("danaus_spectrum **")
                 jump = ffi.NULL if skip is None else pointer(skip[o])
-                made = pointer(k[o]), ffi.NULL, jump
-                check(lib.danaus_spectrum_create(conv, handle, *made, place))
+                given = pointer(k[o]), ffi.NULL, jump
+                check(lib.danaus_spectrum_create(conv, handle, *given, place))
                 destroy = lib.danaus_spectrum_destroy
                 self._spectra.append(own(place[0], destroy, plan._handle, handle))
         self._list = ffi.new("danaus_spectrum *[]", self._spectra)
@@ -212,6 +217,7 @@ class Hyena:
         operands.spectra = ffi.cast("danaus_spectrum **", self._list)
         return operands
 
+    @exchanged
     def __call__(
         self, u: np.ndarray, *, out: np.ndarray | None = None, offsets: Any = None
     ) -> np.ndarray:
@@ -225,7 +231,7 @@ class Hyena:
         rows, members = self._rows(u, offsets)
         shape = (*u.shape[:-2], plan.channels, u.shape[-1])
         if out is None:
-            out = np.empty(shape, u.dtype)
+            out = made(shape, u.dtype, u)
         checked(out, plan._code, "out", shape=shape, writable=True)
         disjoint(out, "out", u, "u")
         if not members:
@@ -239,6 +245,7 @@ class Hyena:
                 check(call(plan._handle, handle, *rows, operands, memory, *to))
         return out
 
+    @exchanged
     def gradient(
         self,
         u: np.ndarray,
@@ -274,23 +281,25 @@ class Hyena:
             there = ", ".join(sorted(kinds))
             raise ValueError(f"wrt has {missing}; there are gradients of {there}")
         names = ("u", "taps", "bias", "k", "skip")
-        made = [np.empty(*kinds[name]) if name in wanted else None for name in names]
+        results = [
+            made(*kinds[name], u) if name in wanted else None for name in names
+        ]
         _, size = plan.workspace_bytes(members)
         inputs = [u, self._taps, self._bias, dy]
         desc = ffi.new("danaus_hyena_gradients *")
-        with chosen(plan._device).operands(inputs, made) as (handle, x, to):
+        with chosen(plan._device).operands(inputs, results) as (handle, x, to):
             desc.du, desc.dtaps, desc.dbias, desc.dk, desc.dskip = to
             operands = self._operands(x[:3])
             with _workspace(handle, size) as memory:
                 call = call_for("danaus_hyena_gradient", offsets)
                 check(call(plan._handle, handle, *rows, operands, x[3], memory, desc))
-        return HyenaGradients(*made)
+        return HyenaGradients(*results)
 
     def __reduce__(self):
         raise TypeError("an operator cannot be pickled or copied: make it again")
 
 
-def _whole(array: Any, ndim: int) -> np.ndarray:
+def _whole(array: Any, what: str, ndim: int) -> np.ndarray:
     """Filters with an axis of convolutions, which may be left out for order 2."""
-    array = np.asarray(array)
+    array = numbers_of(array, what)
     return array[None] if array.ndim == ndim - 1 else array

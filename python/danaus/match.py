@@ -10,6 +10,7 @@ import numpy as np
 
 from danaus._arrays import ElementType, converted, element_code, sums_code
 from danaus._conv_arguments import filter_rows, signal_of
+from danaus._exchange import exchanged
 from danaus.conv import ConvPlan
 from danaus.device import Device
 
@@ -61,6 +62,7 @@ def _unit(templates: np.ndarray, subtract_mean: bool) -> np.ndarray:
     return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
 
 
+@exchanged
 def match_templates(
     u: np.ndarray,
     templates: Any,
@@ -92,7 +94,7 @@ def match_templates(
     is longer.
     """
     u, code = signal_of(u, dtype, element_code)
-    k = filter_rows(templates)
+    u, k = np.asarray(u), np.asarray(filter_rows(templates, what="templates"))
     taps = k.shape[-1]
     if k.ndim != 2 or not k.size or not u.ndim or taps > u.shape[-1]:
         raise ValueError(

@@ -25,6 +25,7 @@ from danaus._arrays import (
     short_name,
     sums_code,
 )
+from danaus._exchange import device_for, exchanged, made
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
 from danaus._linear import AnyOperator, LinearOperator, Matrix
 from danaus.chain import Chain
@@ -145,24 +146,25 @@ class Operator(Matrix):
 
     # ---- products ----
 
-    def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+    def _product(self, x: Any, adjoint: bool) -> Any:
         """A x or A^H x for the columns of a matrix."""
         code = product_code(self._code, x.dtype)
         if is_complex(code) and not is_complex(self._code):
             return by_parts(self._product, x, code, adjoint)
         x = x.astype(numpy_dtype(code), copy=False)
         by_columns = x.flags.f_contiguous
-        x = x.T if by_columns else np.ascontiguousarray(x)
+        x = x.T if by_columns else operand(x, code, "x")
         layout = "batch-first" if by_columns else "batch-last"
         batch = x.shape[0] if by_columns else x.shape[1]
         rows = self.shape[1] if adjoint else self.shape[0]
-        y = np.empty((batch, rows) if by_columns else (rows, batch), x.dtype)
-        held = self._planned(code, layout, adjoint, batch)
+        y = made((batch, rows) if by_columns else (rows, batch), x.dtype, x)
+        held = self._planned(code, layout, adjoint, batch, device_for(x))
         with held.device.operands([x], [y]) as (handle, inputs, outputs):
             arguments = held.plan, handle, batch, inputs[0], outputs[0]
             check(lib.danaus_operator_execute(*arguments))
         return y.T if by_columns else y
 
+    @exchanged
     def gradient(
         self, x: np.ndarray, dy: np.ndarray, *, dx: bool = True, dw: bool = True
     ) -> Gradients:
@@ -181,38 +183,46 @@ class Operator(Matrix):
         dy = operand(dy, code, "dy", shape=(rows, batch))
         sums = numpy_dtype(sums_code(code))
         patterns = [pattern for chain in self.chains for pattern in chain.patterns]
-        made = Gradients(
-            np.empty_like(x) if dx else None,
-            tuple(np.empty(p, sums) for p in patterns) if dw else None,
+        gradients = Gradients(
+            made(x.shape, x.dtype, x) if dx else None,
+            tuple(made(p, sums, x) for p in patterns) if dw else None,
             None,
         )
-        held = self._planned(code, "batch-last", False, batch, gradients=True)
-        results = [made.dx, *(made.dw or ())]
+        kind = code, "batch-last", False, batch, device_for(x)
+        held = self._planned(*kind, gradients=True)
+        results = [gradients.dx, *(gradients.dw or ())]
         with held.device.operands([x, dy], results) as (handle, given, places):
             to = ffi.new("danaus_ks_gradients *")
             arrays = ffi.new("void *[]", places[1:])
             to.dx, to.dw = places[0], arrays if dw else ffi.NULL
             check(lib.danaus_operator_gradient(held.plan, handle, batch, *given, to))
-        return made
+        return gradients
 
     def _planned(
-        self, code: int, layout: str, adjoint: bool, batch: int, gradients: bool = False
+        self,
+        code: int,
+        layout: str,
+        adjoint: bool,
+        batch: int,
+        place: str,
+        gradients: bool = False,
     ) -> _Planned:
         """This thread's plan for such products, with the weights as they are now.
 
         They are packed again only where a view of a chain's weights lives, or was made
         since they were packed.
         """
-        kind, size = (code, layout, adjoint, gradients), batch.bit_length()
-        held, device = self._products.__dict__.get(kind), default_device()
+        key = code, layout, adjoint, gradients, place
+        size, device = batch.bit_length(), default_device(place)
+        held = self._products.__dict__.get(key)
         marks = [chain._views.mark for chain in self.chains]
         living = any(chain._views.living for chain in self.chains)
         if held is None or held.size != size or held.device is not device:
-            held = _Planned(size, device, self._plan(*kind, batch, device), marks)
+            held = _Planned(size, device, self._plan(*key[:4], batch, device), marks)
         elif living or held.marks != marks:
             held = held._replace(marks=marks)
             self._pack(held)
-        self._products.__dict__[kind] = held
+        self._products.__dict__[key] = held
         return held
 
     def _plan(
@@ -231,9 +241,10 @@ class Operator(Matrix):
         with device.in_use() as handle:
             check(lib.danaus_operator_plan_create(handle, self._handle, desc, place))
             plan = own(place[0], lib.danaus_operator_plan_destroy, handle)
-            if lib.danaus_operator_bias(self._handle):
-                none = np.zeros(self.shape[0], numpy_dtype(code))
-                arguments = plan, handle, code, ffi.NULL, pointer(none)
+        if lib.danaus_operator_bias(self._handle):
+            none = np.zeros(self.shape[0], numpy_dtype(code))
+            with device.operands([none], []) as (handle, places, _):
+                arguments = plan, handle, code, ffi.NULL, *places
                 check(lib.danaus_operator_plan_update(*arguments))
         return plan
 

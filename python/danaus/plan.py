@@ -1,8 +1,8 @@
 """Repeated products: a plan holds shapes and kernels, packed weights hold values.
 
-C-contiguous arrays of the plan's type are used in place; a GPU copies them to its
-memory and back. Strided inputs, integers and lists are copied. Another floating type
-is a TypeError.
+C-contiguous arrays of the plan's type are used in place, also those of other libraries
+(`danaus._exchange`); a GPU copies those of the host to its memory and back. Strided
+inputs, integers and lists are copied. Another floating type is a TypeError.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -25,6 +25,7 @@ from danaus._arrays import (
     sums_code,
     whole,
 )
+from danaus._exchange import exchanged, is_foreign, lent, made
 from danaus._library import check, ffi, handle_of, lib, own, text
 from danaus.device import Device, chosen
 from danaus.patterns import Patterns, as_patterns, pattern_array
@@ -194,6 +195,7 @@ class Plan:
         """A chain of the same patterns, packed; without one, zeros to be updated."""
         return Weights(self, chain, device)
 
+    @exchanged
     def execute(
         self,
         weights: Weights,
@@ -213,7 +215,7 @@ class Plan:
         batch = batch_of(x, cols, self._layout, "x")
         shape = batched_shape(x.shape, rows, self._layout)
         if out is None:
-            out = np.empty(shape, x.dtype)
+            out = made(shape, x.dtype, x)
         else:
             checked(out, self._code, "out", shape=shape, writable=True)
             disjoint(out, "out", x, "x")
@@ -227,6 +229,7 @@ class Plan:
             check(execute(self._handle, handle, packed, batch, *places, *to))
         return out
 
+    @exchanged
     def gradient(
         self,
         weights: Weights,
@@ -248,13 +251,13 @@ class Plan:
         shape = batched_shape(x.shape, rows, self._layout)
         dy = operand(dy, self._code, "dy", shape=shape)
         sums = numpy_dtype(sums_code(self._code))
-        made = Gradients(
-            np.empty(x.shape, x.dtype) if dx else None,
-            tuple(np.empty(p, sums) for p in self.patterns) if dw else None,
-            np.empty(self.shape[0], sums) if dbias else None,
+        gradients = Gradients(
+            made(x.shape, x.dtype, x) if dx else None,
+            tuple(made(p, sums, x) for p in self.patterns) if dw else None,
+            made(self.shape[:1], sums, x) if dbias else None,
         )
         packed = handle_of(weights, "danaus_ks_weights *", "packed weights")
-        results = [made.dx, made.dbias, *(made.dw or ())]
+        results = [gradients.dx, gradients.dbias, *(gradients.dw or ())]
         with self._device(device).operands([x, dy], results) as (handle, given, places):
             to = ffi.new("danaus_ks_gradients *")
             to.dx, to.dbias = places[:2]
@@ -262,7 +265,7 @@ class Plan:
             to.dw = arrays if dw else ffi.NULL
             arguments = self._handle, handle, packed, batch, *given, to
             check(lib.danaus_ks_gradient(*arguments))
-        return made
+        return gradients
 
     def _device(self, device: Device | str | None) -> Device:
         return self.device if device is None else chosen(device)
@@ -324,14 +327,15 @@ class Weights:
         rows = [None] * len(patterns) if weights is None else list(weights)
         if len(rows) != len(patterns):
             raise ValueError(f"{len(rows)} arrays for {len(patterns)} factors")
+        given = [*(f"weights[{i}]" for i in range(len(rows))), "bias"]
+        *rows, bias = map(_array_or_none, [*rows, bias], given)
         if dtype is None:
-            kinds = (a.dtype for a in (*rows, bias) if isinstance(a, np.ndarray))
+            kinds = (a.dtype for a in (*rows, bias) if hasattr(a, "dtype"))
             dtype = next((t for t in kinds if t.kind not in "biu"), self.plan.dtype)
         code = element_code(dtype)
         for index, (array, pattern) in enumerate(zip(rows, patterns)):
             if array is not None:
-                what = f"weights[{index}]"
-                rows[index] = operand(array, code, what, shape=tuple(pattern))
+                rows[index] = operand(array, code, given[index], shape=tuple(pattern))
         if bias is not None:
             bias = operand(bias, code, "bias", shape=self.plan.shape[:1])
         device = self.plan._device(device)
@@ -345,6 +349,10 @@ class Weights:
 
     def __reduce__(self):
         raise TypeError("packed weights cannot be pickled or copied: pack again")
+
+
+def _array_or_none(x: Any, what: str) -> Any:
+    return lent(x, what) if is_foreign(x) else x
 
 
 def _chain_handle(chain: Any) -> Any:

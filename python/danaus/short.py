@@ -11,6 +11,7 @@ import numpy as np
 
 from danaus._arrays import ElementType, operand
 from danaus._conv_arguments import filter_rows, filters_of, result_like, signal_of
+from danaus._exchange import device_for, exchanged, made
 from danaus._library import check, ffi, lib
 from danaus.device import Device, chosen
 
@@ -25,7 +26,7 @@ class ShortGradients(NamedTuple):
 
 def _short(
     u: Any, k: Any, centred: bool, channels_last: bool, dtype: ElementType | None
-) -> tuple[Any, int, int, np.ndarray, np.ndarray]:
+) -> tuple[Any, int, int, Any, Any]:
     """The library's description, the batch, the element type, u and k."""
     u, code = signal_of(u, dtype)
     if u.ndim < 2:
@@ -44,6 +45,7 @@ def _short(
     return desc, math.prod(u.shape[:-2]), code, u, k
 
 
+@exchanged
 def short_conv(
     u: np.ndarray,
     k: Any,
@@ -72,11 +74,12 @@ def short_conv(
     y = result_like(out, u, code)
     if not y.size:
         return y
-    with chosen(device).operands([k, bias, u], [y]) as (handle, x, to):
+    with chosen(device_for(u, device)).operands([k, bias, u], [y]) as (handle, x, to):
         check(lib.danaus_short_conv(handle, desc, batch, *x, *to))
     return y
 
 
+@exchanged
 def short_conv_gradient(
     u: np.ndarray,
     k: Any,
@@ -99,10 +102,10 @@ def short_conv_gradient(
     if wanted - {"u", "k", "bias"}:
         raise ValueError('wrt holds names among "u", "k" and "bias"')
     kinds = {"u": (u.shape, u.dtype), "k": (k.shape, k.dtype)}
-    kinds["bias"] = desc.channels, k.dtype
-    made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
+    kinds["bias"] = (desc.channels,), k.dtype
+    results = [made(*to, u) if name in wanted else None for name, to in kinds.items()]
     gradients = ffi.new("danaus_short_gradients *")
-    with chosen(device).operands([k, u, dy], made) as (handle, x, to):
+    with chosen(device_for(u, device)).operands([k, u, dy], results) as (handle, x, to):
         gradients.du, gradients.dk, gradients.dbias = to
         check(lib.danaus_short_conv_gradient(handle, desc, batch, *x, gradients))
-    return ShortGradients(*made)
+    return ShortGradients(*results)

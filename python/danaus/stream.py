@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from danaus._arrays import INT64, ElementType, operand, pointer, whole
+from danaus._arrays import INT64, ElementType, numbers_of, operand, pointer, whole
 from danaus._conv_arguments import filter_rows, filters_of, real_code, result_like
+from danaus._exchange import exchanged
 from danaus._library import check, ffi, lib, own
 from danaus.device import Device, chosen
 
 
 def _taps_of(k: Any) -> np.ndarray:
-    taps = filter_rows(k)
+    taps = filter_rows(numbers_of(k, "k"))
     if taps.ndim != 2 or not taps.size:
         raise ValueError(
             f"k has the shape {np.shape(k)}, not [taps] or [filters][taps]"
@@ -89,6 +90,7 @@ class Stream:
                     lib.danaus_stream_destroy(made)
                     raise
 
+    @exchanged
     def run(self, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The next values of every channel: y like u[channels][count], count >= 0.
 

@@ -24,10 +24,12 @@ from danaus._arrays import (
     ElementType,
     converted,
     element_code,
+    numbers_of,
     pointer,
     short_name,
     whole,
 )
+from danaus._exchange import exchanged
 from danaus._library import check, ffi, lib, own
 from danaus.operator import Operator
 
@@ -226,7 +228,7 @@ def givens(
     angles : [L][n/2], in radians; block (i, j) of factor l, whose pattern is
         (2^l, 2, 2, 2^(L-1-l)), is [cos -sin; sin cos] of angles[l][i 2^(L-1-l) + j].
     """
-    angles = converted(np.asarray(angles), lib.DANAUS_F64, what="angles")
+    angles = converted(angles, lib.DANAUS_F64, what="angles")
     if angles.ndim != 2 or angles.shape[1] != 2 ** (angles.shape[0] - 1):
         shape = f"{angles.shape} instead of [L][2^(L-1)]"
         raise ValueError(f"angles have the shape {shape}")
@@ -285,7 +287,7 @@ def wavelet_filter(wavelet: str) -> np.ndarray:
 
 def _values(values: ArrayLike, what: str) -> np.ndarray:
     """Numbers in one dimension, integers as f64."""
-    array = np.asarray(values)
+    array = numbers_of(values, what)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{what} has the shape {array.shape} instead of [n]")
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
@@ -325,6 +327,7 @@ def toeplitz(
     )
 
 
+@exchanged
 def toeplitz_solve(
     c: ArrayLike,
     r: ArrayLike | None,
@@ -341,7 +344,7 @@ def toeplitz_solve(
     """
     c = _values(c, "c")
     r = np.conj(c) if r is None else _values(r, "r")
-    b = np.asarray(b)
+    b = numbers_of(b, "b")
     if r.shape != c.shape or b.ndim not in (1, 2) or b.shape[0] != c.size:
         shapes = f"c {c.shape}, r {r.shape}, b {b.shape}"
         raise ValueError(f"the shapes {shapes} are not [n], [n] and [n] or [n, batch]")
@@ -384,7 +387,7 @@ class Nufft:
         negative: bool = False,
         threads: int = 0,
     ):
-        points = converted(np.asarray(points), lib.DANAUS_F64, what="points")
+        points = converted(points, lib.DANAUS_F64, what="points")
         if points.ndim != 1:
             raise ValueError(f"points have the shape {points.shape} instead of [m]")
         self._code = element_code(dtype)
@@ -404,16 +407,18 @@ class Nufft:
     def __reduce__(self):
         return _nufft, self._made_of
 
+    @exchanged
     def type1(self, numbers: ArrayLike) -> np.ndarray:
         """F[k] = sum over j of numbers[j] exp(i k x_j)."""
         return self._run(lib.danaus_nufft_type1, numbers, "numbers", *self.shape)
 
+    @exchanged
     def type2(self, modes: ArrayLike) -> np.ndarray:
         """c[j] = sum over k of modes[k] exp(i k x_j)."""
         return self._run(lib.danaus_nufft_type2, modes, "modes", *self.shape[::-1])
 
     def _run(self, call: Any, x: ArrayLike, what: str, size: int, to: int):
-        x = converted(np.asarray(x), self._code, what=what)
+        x = converted(x, self._code, what=what)
         if x.shape != (size,):
             raise ValueError(f"{what} have the shape {x.shape} instead of ({size},)")
         y = np.empty(to, x.dtype)

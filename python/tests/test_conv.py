@@ -91,6 +91,7 @@ def test_nothing_is_written_beside_the_results(rng, monkeypatch, dtype):
     guarded = Guarded()
     monkeypatch.setattr("danaus.conv.np", guarded)
     monkeypatch.setattr("danaus._conv_arguments.np", guarded)
+    monkeypatch.setattr("danaus._exchange.np", guarded)
     monkeypatch.setattr("danaus.short.np", guarded)
     monkeypatch.setattr("danaus.stream.np", guarded)
     for kind in KINDS * 3:
