@@ -40,7 +40,7 @@ _STREAMS: dict[str, Callable[[Any, Any], int]] = {
 
 def is_foreign(x: Any) -> bool:
     """True of an array of another library."""
-    return hasattr(x, "__dlpack__") and not isinstance(x, (np.ndarray, np.generic))
+    return not isinstance(x, (np.ndarray, np.generic)) and hasattr(x, "__dlpack__")
 
 
 def _namespace(x: Any) -> Any:
@@ -243,11 +243,11 @@ def exchanged(call: Call) -> Call:
 
     @functools.wraps(call)
     def wrapped(*values: Any, **options: Any) -> Any:
-        places = [*names, *["an argument"] * len(values)]
-        given = [*zip(places, values), *options.items()]
-        foreign = [x for _, x in given if is_foreign(x)]
+        foreign = [x for x in (*values, *options.values()) if is_foreign(x)]
         if not foreign:
             return call(*values, **options)
+        places = [*names, *["an argument"] * len(values)]
+        given = [*zip(places, values), *options.items()]
         loans: list[tuple[Any, Any]] = []
         for place, (what, x) in enumerate(given):
             if is_foreign(x):
