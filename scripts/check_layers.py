@@ -59,6 +59,7 @@ MODULES = {
     r"sentence_transformers": ["python/danaus/torch/sentence_encoder.py"],
     r"matplotlib": ["python/danaus/plot.py"],
     r"lazylinop": ["python/danaus/lazylinop.py"],
+    r"sklearn": ["python/danaus/sklearn.py"],
     r"danaus\._danaus_abi|cffi": ["python/danaus/_library.py"],
     r"danaus|numpy|scipy": ["python/danaus/"],
 }

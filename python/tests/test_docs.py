@@ -14,7 +14,7 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch):
     assert len(blocks) > 4
     for block in blocks:
         code = block.group(1)
-        for optional in ("torch", "matplotlib", "lazylinop", "peft"):
+        for optional in ("torch", "matplotlib", "lazylinop", "peft", "sklearn"):
             needed = "danaus.plot" if optional == "matplotlib" else optional
             if needed in code and importlib.util.find_spec(optional) is None:
                 break
