@@ -92,6 +92,8 @@ class Matrix(LinearOperator):
     rmatvec = exchanged(LinearOperator.rmatvec)
     matmat = exchanged(LinearOperator.matmat)
     rmatmat = exchanged(LinearOperator.rmatmat)
+    __rmatmul__ = exchanged(LinearOperator.__rmatmul__)
+    __rmul__ = exchanged(LinearOperator.__rmul__)
 
     def _adjoint(self) -> LinearOperator:
         return _Turned(self, conjugate=True)

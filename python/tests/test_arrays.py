@@ -185,6 +185,23 @@ def test_other_types_stay_as_they_are(name, library):
     np.testing.assert_allclose(numpy_of(found), should, rtol=1e-3, atol=1e-4)
 
 
+def test_rows_times_a_matrix_answer_in_the_library():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(9).standard_normal((3, 4))
+    found = torch.from_numpy(x) @ a_chain()
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_allclose(found.numpy(), x @ dense(), atol=1e-12)
+    found = a_chain().rmatvec(torch.from_numpy(x[0]))
+    np.testing.assert_allclose(found.numpy(), dense().T @ x[0], atol=1e-12)
+
+
+def test_results_are_on_the_device_of_the_operand():
+    strict = pytest.importorskip("array_api_strict")
+    device = strict.Device("device1")
+    found = a_chain() @ strict.ones((4, 2), device=device)
+    assert found.device == device and found.shape == (4, 2)
+
+
 def test_bf16_goes_there_and_back():
     torch = pytest.importorskip("torch")
     x = torch.arange(12.0, dtype=torch.bfloat16).reshape(3, 4)
