@@ -78,15 +78,15 @@ class OnDevice:
     def __init__(self, array: Any, what: str, place: str, stream: int | None):
         self.array, self.what, self.place, self.stream = array, what, place, stream
         layout = layout_of(array, what, stream=stream or 1)
-        self.address, self.shape, self.dtype = layout[0], layout.shape, layout.dtype
-        self._keep = layout.keep
+        self.address, self.shape = layout.address, layout.shape
+        self.dtype, self._keep = layout.dtype, layout.keep
         steps = contiguous_strides(self.shape, self.dtype.itemsize)
         sizes = zip(self.shape, steps, layout.strides)
         self.flags = SimpleNamespace(
             c_contiguous=self.size == 0 or all(s == t for n, s, t in sizes if n > 1),
             f_contiguous=False,
             aligned=self.address % max(self.dtype.itemsize, 1) == 0,
-            writeable=not (layout.read_only or _library(array) == "jax"),
+            writeable=not layout.read_only,
         )
 
     @property
@@ -157,7 +157,8 @@ def _type_of(x: Any, dtype: Any) -> Any:
 
 
 def lent(x: Any, what: str, beside: Any = None) -> np.ndarray | OnDevice:
-    """An array of another library as one that calls take, without a copy.
+    """An array of another library as one that calls take, without a copy but for
+    conjugates that PyTorch has yet to compute.
 
     beside : another operand of the call, whose stream is that of all.
     """
@@ -166,16 +167,17 @@ def lent(x: Any, what: str, beside: Any = None) -> np.ndarray | OnDevice:
             f"{what} requires gradients, which NumPy's level does not record: pass "
             f"{what}.detach(), or use danaus.torch"
         )
+    given, place = x, place_of(x, what)
     for lazy in "resolve_conj", "resolve_neg":
         x = getattr(x, lazy, lambda x=x: x)()
-    place = place_of(x, what)
+    fixed = x is not given or _library(x) == "jax"  # never written to
     if place != "cpu":
         alone = not isinstance(beside, OnDevice)
-        return OnDevice(x, what, place, _stream(x) if alone else beside.stream)
+        array = OnDevice(x, what, place, _stream(x) if alone else beside.stream)
+        array.flags.writeable &= not fixed
+        return array
     layout = layout_of(x, what)
-    if _library(x) == "jax":  # never written to
-        layout = layout._replace(read_only=True)
-    return host_array(layout)
+    return host_array(layout._replace(read_only=layout.read_only or fixed))
 
 
 def hosted(x: Any, what: str) -> np.ndarray:

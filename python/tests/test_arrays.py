@@ -270,6 +270,8 @@ def test_conjugates_of_pytorch_are_taken_as_such():
     x = torch.tensor([1 + 1j, 2 - 1j, 3j, 4], dtype=torch.complex128)
     found = a_chain("c128") @ x.conj()
     np.testing.assert_allclose(found.numpy(), dense() @ np.conj(x.numpy()))
+    with pytest.raises(ValueError, match="out cannot be written to"):
+        danaus.Plan(PATTERNS, dtype="c128").pack(a_chain("c128"))(x, x.clone().conj())
 
 
 def test_empty_batches_give_empty_results(library):
