@@ -93,6 +93,26 @@ double dn_gpu_moved_bytes(const problem *p)
            (double)danaus_dtype_size(p->dtype);
 }
 
+#define SECTOR_BYTES 32
+#define SHORT_BYTES  48 /* of a line */
+
+/* Numbers of a line that count as sharing. */
+static double sharing(int64_t count, int64_t size)
+{
+    int64_t bytes = count * size;
+    return bytes % SECTOR_BYTES ? (double)MIN(bytes, SHORT_BYTES) / (double)size : 0;
+}
+
+double dn_gpu_sharing(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t size = dn_size_of(p->dtype);
+    if (p->layout != DANAUS_BATCH_FIRST || !dn_has_16_bits(p->dtype) || q.a == 1 ||
+        q.d > 1 || dn_gpu_is_ragged(p))
+        return 0;
+    return (sharing(q.b, size) + sharing(q.c, size)) / (double)(q.b + q.c);
+}
+
 double dn_gpu_activating(const gpu_facts *f, const problem *p)
 {
     static const double clocks[] = {

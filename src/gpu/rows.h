@@ -137,6 +137,10 @@ static inline int dn_gpu_is_ragged(const problem *p)
            (q.c * q.d * size % 16 || q.b * q.d * size % 16);
 }
 
+/* Batch-first, the share of the numbers of x and y in 16 bits whose lines begin at multiples of 16
+   bytes and not of 32, what memory moves at once: two blocks share it. Of longer lines a part. */
+double dn_gpu_sharing(const problem *p);
+
 /* How much longer products batch-first take than with pieces of 32 bytes, where a tile has
    `together` of all lanes, 2 or 4 times, and if lines are ragged `ragged` times more. Measured
    on 9.0 (bench/rows). */

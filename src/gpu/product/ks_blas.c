@@ -267,6 +267,15 @@ static double after_cost(const gpu_facts *f, const problem *p)
                                                : 0;
 }
 
+/* How much longer blocks of 16-bit numbers take with short lines, measured on 9.0
+   (docs/notes/gpu-records.md). */
+static double narrow_lines(const problem *p)
+{
+    int is_narrow = dn_has_16_bits(p->dtype) && p->layout == DANAUS_BATCH_FIRST &&
+                    p->pattern.a > 1 && p->pattern.c <= 16;
+    return 1 + fmax(fmin(3 * dn_gpu_sharing(p), 1.7), is_narrow ? 0.35 : 0);
+}
+
 /* A sum of c terms takes as long as c + steps do. 3 % dearer than measured: our own rows add a
    bias for nothing. */
 static double blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
@@ -292,7 +301,7 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
         move *= narrow ? 1.5 : 1.3;
         multiply *= !narrow ? 3.5 : aligned == 2 ? 7.5 : 4;
     }
-    double all = dn_gpu_beside(r.overlap, move, multiply);
+    double all = narrow_lines(p) * dn_gpu_beside(r.overlap, move, multiply);
     double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;
     double start = r.start + (times - 1) * 3e-6 + times * r.latency * depth;
     double columns_first = dn_gpu_size(k)[COLUMNS] ? 0.94 : 1;

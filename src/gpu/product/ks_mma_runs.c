@@ -11,6 +11,7 @@
 #define MOST_UNITS  4
 #define MOST_STAGES 4
 #define MARGIN      128
+#define SHORT_BYTES 64 /* of a line */
 
 /* size: tiles of 16 rows of a warp at most, of 8 columns, 1, warps at most, resident blocks,
    parts that numbers are cut into. */
@@ -134,6 +135,15 @@ static double tile_clocks(const gpu_facts *f, const kernel *k, const runs_shape 
     return work + (1030 * (double)s->steps + 1000) / n[RESIDENT];
 }
 
+/* How much longer tiles of one lane take whose lines are ragged and short: measured on 9.0
+   (docs/notes/gpu-records.md). */
+static double short_lines(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int is_short = MIN(q.b, q.c) * dn_size_of(p->dtype) < SHORT_BYTES;
+    return q.d == 1 && is_short && dn_gpu_is_ragged(p) ? 2 : 1;
+}
+
 /* A fit to 1,500 times on 9.0, to 20 % (bench/rows): memory, the second cache, and
    multiprocessors. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
@@ -150,7 +160,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double processor = rounds * n[RESIDENT] * tile_clocks(f, k, &s) / f->clock;
     return dn_gpu_seconds(
         dev, k, p,
-        2.9e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
+        2.9e-6 + short_lines(p) *
+                     dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)

@@ -105,6 +105,9 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
     };
 }
 
+#define SHARING                                                                        \
+    1.5 /* how much longer lines take that share what memory moves at once */
+
 /* How much longer tiles take if lines, of columns batch-first or of the batch, are ragged:
    threads with few registers then fetch them. Measured on 9.0 (bench/rows). */
 static double ragged(const kernel *k, const problem *p)
@@ -174,7 +177,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double start = 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1);
     if (!x_last(p) && dn_gpu_is_ragged(p)) /* threads fetch the first steps */
         start += 0.8e-6;
-    return dn_gpu_seconds(dev, k, p, start + dn_gpu_beside(OVERLAP, move, make));
+    double all = (1 + SHARING * dn_gpu_sharing(p)) * dn_gpu_beside(OVERLAP, move, make);
+    return dn_gpu_seconds(dev, k, p, start + all);
 }
 
 /* Chunk number `chunk` of a line of numbers in their order; with `even` of 32 bits, which
