@@ -57,6 +57,7 @@ MODULES = {
     r"torch|safetensors|danaus\.torch": ["python/danaus/torch/", "python/danaus/peft.py"],
     r"peft": ["python/danaus/torch/peft/"],
     r"sentence_transformers": ["python/danaus/torch/sentence_encoder.py"],
+    r"kernels": ["python/danaus/torch/hf_kernels.py"],
     r"matplotlib": ["python/danaus/plot.py"],
     r"lazylinop": ["python/danaus/lazylinop.py"],
     r"sklearn": ["python/danaus/sklearn.py"],

@@ -186,7 +186,7 @@ part_python() {
     [ -x $venv/bin/python ] || python3 -m venv $venv
     $venv/bin/python -m pip uninstall -q -y danaus
     check "PyTorch can be installed" $venv/bin/python -m pip install \
-        --disable-pip-version-check "$(ls build/wheels/*.whl)[torch,encoder,onnx,jax,test]" || return
+        --disable-pip-version-check "$(ls build/wheels/*.whl)[torch,encoder,onnx,jax,kernels,test]" || return
     say "Python, installed"
     check "Python is tidy" $venv/bin/ruff check .
     run_pytest -n 2 $(grep -l torch python/tests/test_*.py) # others ran without it
