@@ -68,6 +68,7 @@ def lay_out(packages: pathlib.Path, out: pathlib.Path) -> str:
     """Writes the repository; returns the version."""
     check(packages)
     version = version_of(packages)
+    out.mkdir(parents=True)
     first = None
     for backend in BACKENDS:
         name = f"torch-stable-abi210-{backend}-{platform.machine()}-linux"
@@ -104,7 +105,6 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as unpacked:
         try:
-            options.out.mkdir(parents=True)
             packages = options.packages
             if packages.is_file():
                 zipfile.ZipFile(packages).extractall(unpacked)
