@@ -27,7 +27,8 @@ napoleon_use_rtype = False
 MODULES = {
     "danaus", "danaus.patterns", "danaus.transforms", "danaus.records", "danaus.plot",
     "danaus.lazylinop", "danaus.torch", "danaus.torch.functional",
-    "danaus.torch.models", "danaus.torch.training",
+    "danaus.torch.hf_kernels", "danaus.torch.models", "danaus.torch.stateless",
+    "danaus.torch.training",
 }
 
 # Sphinx has no contents of its own in a README that others show too.
