@@ -146,7 +146,7 @@ def test_one_build_is_for_all_backends_and_versions(repository, monkeypatch):
             assert variant_of(repository) == backend
             assert variant_of(repository, backend="cpu") == "cpu"
     monkeypatch.setattr(torch, "__version__", "2.9.1")
-    with pytest.raises(FileNotFoundError, match="too new for environment Torch"):
+    with pytest.raises(OSError):
         kernels.get_local_kernel(repository)
 
 
