@@ -197,7 +197,8 @@ def product(
         patterns, activation, batch_last, *_ = question
         v = chain_product(x, weights, bias, patterns, batch_last)
         return ACTIVATIONS[activation](v)
-    if kept is None and is_tracing():  # one graph, with and without gradients
+    # One graph, with and without gradients. PyTorch 2.10 cannot compile is_tracing().
+    if kept is None and not is_compiling() and is_tracing():
         return ops.ks_linear(x, weights, bias, *question)
     derived = kept is None and not is_traced() and in_transform()
     if derived or (
