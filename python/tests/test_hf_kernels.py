@@ -209,6 +209,14 @@ def test_chains_of_random_shapes(rng, registered, seed):
         assert torch.equal(plain(x, residual.float()), residual.float() + y)
 
 
+def test_chains_of_columns(rng, registered):
+    layer = random_layer(rng, 2, layout="batch_last", activation="relu")
+    x = torch.from_numpy(rng.standard_normal((6, layer.in_features))).float()
+    y = kernelized(to_plain(layer))(x.mT).mT
+    exact, bound = exact_product(layer, x)
+    expect_within(y, exact.clip(0), bound)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_layer_has_the_same_numbers(registered, name):
     torch.manual_seed(0)
@@ -256,7 +264,7 @@ def test_kernelized_layers_are_one_graph(registered, name):
 
 @kernels.use_kernel_forward_from_hub("DanausMonarchLinear")
 class Monarch(torch.nn.Module):
-    """Someone's own layer, whose first and last reshapes are those of a Monarch."""
+    """Someone's own layer of a Monarch matrix."""
 
     def __init__(self, blocks: int, size: int):
         super().__init__()
@@ -266,13 +274,10 @@ class Monarch(torch.nn.Module):
         self.bias, self.activation, self.layout = None, None, "batch_first"
 
     def forward(self, x, residual=None):
-        (_, size, _, blocks), _ = (w.shape for w in self.weights)
-        v = torch.einsum("nik,irk->nir", x.unflatten(-1, (size, blocks)), self[1])
-        y = torch.einsum("nkj,rkj->nrj", v, self[0])
-        return y.flatten(1) if residual is None else residual + y.flatten(1)
-
-    def __getitem__(self, n: int):
-        return self.weights[n].squeeze(0 if n == 0 else -1)
+        left, right = self.weights[0].squeeze(0), self.weights[1].squeeze(-1)
+        v = torch.einsum("nik,irk->nir", x.unflatten(-1, right.shape[::2]), right)
+        y = torch.einsum("nkj,rkj->nrj", v, left).flatten(1)
+        return y if residual is None else residual + y
 
 
 def test_layers_of_others(registered):
