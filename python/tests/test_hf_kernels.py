@@ -273,9 +273,9 @@ class Monarch(torch.nn.Module):
         )
         self.bias, self.activation, self.layout = None, None, "batch_first"
 
-    def forward(self, x, residual=None):
+    def forward(self, input, residual=None):
         left, right = self.weights[0].squeeze(0), self.weights[1].squeeze(-1)
-        v = torch.einsum("nik,irk->nir", x.unflatten(-1, right.shape[::2]), right)
+        v = torch.einsum("nik,irk->nir", input.unflatten(-1, right.shape[::2]), right)
         y = torch.einsum("nkj,rkj->nrj", v, left).flatten(1)
         return y if residual is None else residual + y
 

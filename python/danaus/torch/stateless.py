@@ -27,9 +27,9 @@ class KSLinear(nn.Module):
 
     has_backward = can_torch_compile = True
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         options = {"activation": self.activation, "layout": self.layout}
-        y = ks_linear(x, list(self.weights), self.bias, **options)
+        y = ks_linear(input, list(self.weights), self.bias, **options)
         return y if residual is None else residual + y
 
 
