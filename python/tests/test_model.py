@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import pathlib
 import pickle
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import danaus
-from conftest import run_bench
+from conftest import bench_records, run_bench
 from danaus import records
 
 torch = pytest.importorskip("torch")
@@ -152,6 +153,22 @@ def test_the_benchmark_runs(tmp_path):
     rows = records.read(tmp_path / "out.csv")
     assert [r["name"] for r in rows] == ["danaus", "PyTorch"]
     assert float(rows[0]["error"]) < 1e-6
+
+
+def test_the_benchmark_runs_others(folder, tmp_path):
+    for package in "onnxscript", "onnxruntime":
+        pytest.importorskip(package)
+    text = tmp_path / "text"
+    lines = (f"Monarch {i} {'of all butterflies ' * (i % 5)}flies." for i in range(20))
+    text.write_text("\n".join(lines))
+    options = ["--model", folder, "--text", str(text), "--onnx"]
+    options += ["--fastembed"] if importlib.util.find_spec("fastembed") else []
+    rows = bench_records("encoder.py", tmp_path, *options)
+    found = {r["name"]: float(r["agreement"]) for r in rows}
+    assert found["danaus"] > 0.9999
+    assert found["ONNX Runtime"] > 0.9999
+    assert 0.8 < found["ONNX Runtime int8"] < 0.9999
+    assert found.get("fastembed, texts", 1) > 0.9999
 
 
 def test_outlines_are_described(folder):
