@@ -105,8 +105,8 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
     };
 }
 
-#define SHARING                                                                        \
-    1.5 /* how much longer lines take that share what memory moves at once */
+/* How much longer lines take that share what memory moves at once (dn_gpu_sharing). */
+#define SHARING 1.6
 
 /* How much longer tiles take if lines, of columns batch-first or of the batch, are ragged:
    threads with few registers then fetch them. Measured on 9.0 (bench/rows). */
