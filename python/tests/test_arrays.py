@@ -5,14 +5,12 @@ import types
 
 import numpy as np
 import pytest
+from small_calls import FILTERS, PATTERNS, a_chain
 
 import danaus
 from danaus import transforms
 from danaus._dlpack import contiguous_strides, host_array, layout_of
 from danaus._exchange import OnDevice, lent
-
-PATTERNS = "1,2,2,2 2,2,2,1"
-FILTERS = np.arange(1.0, 9).reshape(4, 2)
 
 
 def torch_of(x):
@@ -40,13 +38,6 @@ def library(request):
 
 def numpy_of(x):
     return np.from_dlpack(x)
-
-
-def a_chain(dtype="f64"):
-    rng = np.random.default_rng(1)
-    shapes = [tuple(p) for p in danaus.patterns.parse(PATTERNS)]
-    weights = [rng.integers(1, 4, shape).astype(float) for shape in shapes]
-    return danaus.Chain.from_weights(weights, dtype=dtype)
 
 
 def spectrum():
