@@ -26,6 +26,7 @@ static const usage use = {
 typedef struct compression {
     const char *text, *fasta, *image_path, *to, *layers, *candidates;
     uint32_t kinds; /* of candidates */
+    int int8;
     double params, ridge;
     int64_t window, seed;
     int json;
@@ -106,6 +107,7 @@ static int compress(compression *c)
                                      .layers = c->layers,
                                      .ridge = c->ridge,
                                      .candidates = c->kinds,
+                                     .int8 = c->int8,
                                      .seed = (uint64_t)c->seed };
     if (progress_wanted()) {
         how.progress = progress_show;
@@ -315,6 +317,9 @@ int cmd_compress(int argc, char **argv)
           "kinds of chains that are tried for each layer\nbeside low rank: "
           "column-groups, "
           "row-groups,\nmonarch, fitted, sum (of two chains)" },
+        INT8_ARG(
+            c.int8, "give the new layers weights of 8 bits, which round\nrows to 8 "
+                    "bits; with --params 1 they are dense"),
         { "ridge", 0, ARG_RIDGE, &c.ridge, "X",
           "regularisation towards the dense weights; default\n0.05" },
         { "seed", 0, ARG_COUNT, &c.seed, "N", "seed of random directions; default 0" },

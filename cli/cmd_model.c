@@ -26,10 +26,11 @@ static json_t *layers_of(const danaus_model *model)
     danaus_model_layer layer;
     for (int i = 0; !danaus_model_layer_at(model, i, &layer); i++)
         json_array_append_new(
-            layers, facts_of(
-                        "name:t rows:i cols:i parameters:i patterns:o", layer.name,
-                        layer.rows, layer.cols, layer.parameters,
-                        json_patterns(layer.patterns, (int)layer.factors)));
+            layers,
+            facts_of(
+                "name:t rows:i cols:i parameters:i int8:b patterns:o", layer.name,
+                layer.rows, layer.cols, layer.parameters, layer.int8 != 0,
+                json_patterns(layer.patterns, (int)layer.factors)));
     return layers;
 }
 
@@ -61,7 +62,8 @@ static const char words[] =
     "GFLOP of linear layers, {text.mixing*1e-9:.4g} of mixing, "
     "{text.filters*1e-9:.4g} of filters; {text.memory*1e-6:.1f} MB while it runs, "
     "{text.kept*1e-6:.1f} MB that stay\n"
-    "<layers:  {name:-40} {rows:5} x {cols:-5} {parameters:10}  {patterns}\n>";
+    "<layers:  {name:-40} {rows:5} x {cols:-5} {parameters:10}  {patterns}[{?int8}, 8 "
+    "bits|]\n>";
 
 /* Opens the model as an outline: it reads no weights and takes no memory for them. */
 static int run(outline *f, const char *path)

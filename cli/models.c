@@ -8,7 +8,9 @@
 
 int model_open(open_model *m, const char *path, int outline)
 {
-    const danaus_model_desc how = { .dtype = m->dtype, .outline = outline };
+    const danaus_model_desc how = { .dtype = m->dtype,
+                                    .outline = outline,
+                                    .int8 = m->int8 };
     TRY(open_device(&m->where, &m->device));
     TRY(library(danaus_model_load_as(m->device, path, &how, &m->model)));
     danaus_model_describe(m->model, &m->info);

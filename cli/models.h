@@ -9,13 +9,23 @@
 typedef struct open_model {
     device_options where;
     danaus_dtype dtype;
+    int int8;
     danaus_device *device;
     danaus_model *model;
     danaus_model_info info;
 } open_model;
 
-/* The rows of an option table that fill the first two. */
-#define MODEL_ARGS(m) TYPE_ARG((m).dtype), DEVICE_ARGS((m).where)
+/* The rows of an option table that fill the first three. */
+#define MODEL_ARGS(m)                                                                  \
+    TYPE_ARG((m).dtype),                                                               \
+        INT8_ARG(                                                                      \
+            (m).int8, "round weights and rows of linear layers "                       \
+                      "to 8\nbits; CPUs only"),                                        \
+        DEVICE_ARGS((m).where)
+#define INT8_ARG(to, help)                                                             \
+    {                                                                                  \
+        "int8", 0, ARG_FLAG, &(to), NULL, help                                         \
+    }
 
 /* Opens the device, and on it the model in a folder; an outline reads no weights. The caller
    closes what was opened, also after a failure. Returns an exit status. */

@@ -45,8 +45,10 @@ typedef enum danaus_dtype {
     DANAUS_F16,  /* IEEE binary16; sums in f32 */
     DANAUS_BF16, /* the upper half of an f32; sums in f32 */
     DANAUS_F64,
-    DANAUS_C64, /* complex: real and imaginary f32, interleaved */
-    DANAUS_C128 /* complex: real and imaginary f64, interleaved */
+    DANAUS_C64,  /* complex: real and imaginary f32, interleaved */
+    DANAUS_C128, /* complex: real and imaginary f64, interleaved */
+    DANAUS_I8 /* integers of 8 bits, in files alone (docs/models.md): nothing is computed in
+                    this type */
 } danaus_dtype;
 
 /* How f32 products may be computed. */

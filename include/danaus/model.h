@@ -37,7 +37,10 @@ typedef struct danaus_model_desc {
     int outline; /* nonzero: read only config.json, modules.json and the headers of the
                     weights, and take no memory for weights. The model can be described and
                     estimated but does not run. */
-    uint64_t reserved[8];
+    int int8; /* nonzero: linear layers of blocks round their weights and rows of tokens to
+                    8 bits (danaus_ks_desc.int8). CPUs only. Layers whose weights have 8 bits
+                    in the folder do so without this. */
+    uint32_t reserved[15];
 } danaus_model_desc;
 
 /* danaus_model_load() is this with desc NULL. DANAUS_ERR_MEMORY if a model needs more memory
@@ -104,6 +107,7 @@ typedef struct danaus_model_layer {
     /* danaus_ks_plan_seconds() of the dense layer that compress() replaced, divided by that of
        this layer; else 0. */
     double speedup;
+    int64_t int8; /* nonzero: it multiplies 8-bit numbers */
     uint64_t reserved[4];
 } danaus_model_layer;
 
@@ -187,7 +191,10 @@ typedef struct danaus_model_compression {
     uint32_t
         candidates; /* danaus_candidates (factorize.h), but DANAUS_TRY_SUMS, that are
                             tried for each layer beside low rank; 0: none */
-    uint32_t reserved[15];
+    int int8; /* nonzero: the new layers multiply 8-bit numbers (danaus_ks_desc.int8), and are
+                 fitted and rated with weights rounded to these. With a share of 1 they are
+                 dense. */
+    uint32_t reserved[14];
 } danaus_model_compression;
 
 /* Replaces dense linear layers of blocks by layers of lower rank, so that `share` of their

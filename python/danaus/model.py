@@ -89,6 +89,7 @@ class ModelLayer(NamedTuple):
     merged: int = 0  # its factors are multiplied out, which is faster
     lower_bound: float = 0  # no matrix of its rank has a smaller error; else 0
     speedup: float = 0  # estimated, over the layer that `compress` replaced; else 0
+    int8: int = 0  # it multiplies 8-bit numbers
 
 
 def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -118,6 +119,8 @@ class Model:
     dtype : type of weights and activations: f32 (None), or, on GPUs, f16 or bf16.
     outline : read only config.json and the headers of the weights: the model can be
         described and estimated, but does not run.
+    int8 : linear layers of blocks round weights and rows to 8 bits (`Plan`'s int8), on
+        CPUs. Layers whose weights have 8 bits in the folder always do.
     """
 
     def __init__(
@@ -127,12 +130,13 @@ class Model:
         dtype: ElementType | None = None,
         *,
         outline: bool = False,
+        int8: bool = False,
     ):
         self.device, self._path = chosen(device), path
         place = ffi.new("danaus_model **")
         how = ffi.new("danaus_model_desc *")
         how.dtype = 0 if dtype is None else element_code(dtype)
-        how.outline = bool(outline)
+        how.outline, how.int8 = bool(outline), bool(int8)
         with self.device.in_use() as handle:
             given = handle, path_bytes(path), how, place
             check(lib.danaus_model_load_as(*given))
@@ -422,6 +426,7 @@ class Model:
         images: np.ndarray | None = None,
         layers: str | None = None,
         candidates: Iterable[str] = (),
+        weights: str = "f32",
         ridge: float = 0.05,
         seed: int = 0,
         progress: Progress = None,
@@ -438,6 +443,9 @@ class Model:
         candidates : kinds of chains that are tried for each layer beside low rank:
             "column-groups", "row-groups", "monarch", "fitted", "sum" (see
             `danaus.compress`).
+        weights : "int8": the new layers have weights of 8 bits and round rows to 8 bits
+            (`Plan`'s int8); they are fitted and rated with rounded weights. With
+            ``params=1`` they are dense.
         ridge : regularisation towards the dense weights, relative to the inputs' mean
             square.
         seed : seed of the random directions at the output.
@@ -462,6 +470,7 @@ class Model:
         pattern = ffi.NULL if layers is None else ffi.new("char[]", layers.encode())
         how.share, how.layers, how.ridge = params, pattern, ridge
         how.seed = whole(seed, "seed", 0, 2**64 - 1)
+        how.int8 = choose(weights, {"f32": 0, "int8": 1}, "a type of weights")
         for kind in (candidates,) if isinstance(candidates, str) else candidates:
             how.candidates |= choose(kind, LAYER_CANDIDATES, "a candidate for a layer")
         with listening(progress, "compress") as (how.progress, how.user):

@@ -110,6 +110,8 @@ class Plan:
     batch_invariant : the bits of a vector's result do not depend on the batch around
         it, on `batch` or on the number of threads (danaus/ks.h says what is promised);
         effort is "estimate", and `gradient` means its dx. May be slower.
+    int8 : weights and rows of x are rounded to 8 bits, as danaus/ks.h says; rows are
+        f32, f16 or bf16, without `gradient`, on CPUs.
     device : a Device, or a name: each thread then uses its own; None: "cpu".
     """
 
@@ -132,6 +134,7 @@ class Plan:
         residual: bool = False,
         gated: bool = False,
         batch_invariant: bool = False,
+        int8: bool = False,
         device: Device | str | None = None,
     ):
         self.patterns = as_patterns(patterns)
@@ -151,6 +154,7 @@ class Plan:
             raise ValueError("the scale is 0: so is W x")
         desc.fresh_weights, desc.keep_factors = bool(fresh_weights), bool(keep_factors)
         desc.batch_invariant = bool(batch_invariant)
+        desc.int8 = bool(int8)
         desc.batch = whole(batch, "batch", 0, INT64)
         array, count = pattern_array(self.patterns)
         place = ffi.new("danaus_ks_plan **")

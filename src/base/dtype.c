@@ -28,6 +28,8 @@ const dtype_facts *dn_dtype(danaus_dtype dtype)
     return NULL;
 }
 
+int dn_is_computed(danaus_dtype dtype) { return dn_dtype(dtype) && dtype != DANAUS_I8; }
+
 size_t danaus_dtype_size(danaus_dtype dtype) { return (size_t)dn_size_of(dtype); }
 
 const char *danaus_dtype_name(danaus_dtype dtype)
@@ -133,6 +135,12 @@ static uint16_t f64_to_f16(double x) { return dn_f32_to_f16(round_to_odd(x)); }
 
 static uint16_t f64_to_bf16(double x) { return dn_f32_to_bf16(round_to_odd(x)); }
 
+/* The nearest integer that there is; NaN has none. */
+static int8_t f64_to_i8(double x)
+{
+    return (int8_t)(isnan(x) ? 0 : fmin(fmax(rint(x), INT8_MIN), INT8_MAX));
+}
+
 void dn_load(danaus_dtype dtype, const void *from, int64_t index, double value[2])
 {
     value[1] = 0;
@@ -146,6 +154,7 @@ void dn_load(danaus_dtype dtype, const void *from, int64_t index, double value[2
         value[1] = ((const float *)from)[2 * index + 1];
         break;
     case DANAUS_C128: memcpy(value, (const double *)from + 2 * index, 16); break;
+    case DANAUS_I8: value[0] = ((const int8_t *)from)[index]; break;
     }
 }
 
@@ -161,6 +170,7 @@ void dn_store(danaus_dtype dtype, void *to, int64_t index, const double value[2]
         ((float *)to)[2 * index + 1] = (float)value[1];
         break;
     case DANAUS_C128: memcpy((double *)to + 2 * index, value, 16); break;
+    case DANAUS_I8: ((int8_t *)to)[index] = f64_to_i8(value[0]); break;
     }
 }
 

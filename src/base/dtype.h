@@ -9,7 +9,7 @@ typedef struct dtype_facts {
     danaus_dtype dtype;
     const char *name;        /* "bf16" */
     const char *safetensors; /* "BF16" */
-    char npy_kind;           /* 'f', 'c', 'V' */
+    char npy_kind;           /* 'f', 'c', 'i', 'V' */
     int npy_size;            /* bytes, as .npy counts them */
     size_t size;
     int digits; /* bits of the significand: the unit roundoff is 2^-digits */
@@ -36,6 +36,8 @@ static inline int dn_has_16_bits(danaus_dtype dtype) { return dn_size_of(dtype) 
 
 /* NULL for a value that is no element type. */
 const dtype_facts *dn_dtype(danaus_dtype dtype);
+/* 1 for element types but integers, which are for files. */
+int dn_is_computed(danaus_dtype dtype);
 int dn_is_complex(danaus_dtype dtype);
 danaus_dtype dn_sum_type(danaus_dtype dtype);
 /* The type of the parts of a number; a value that is no element type stays. */

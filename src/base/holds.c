@@ -134,7 +134,7 @@ danaus_status danaus_convert_check(
     danaus_dtype from_type, const void *from, danaus_dtype to_type, int64_t count,
     const char *name)
 {
-    if (!dn_dtype(from_type) || !dn_dtype(to_type))
+    if (!dn_is_computed(from_type) || !dn_is_computed(to_type))
         return dn_fail(DANAUS_ERR_ARGUMENT, "there is no such element type");
     if (count < 0 || (count > 0 && !from))
         return dn_fail(DANAUS_ERR_ARGUMENT, "nothing to convert from");

@@ -20,7 +20,7 @@ static danaus_status check_short(const danaus_short_desc *d, int64_t batch)
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " taps; 1 to %d are few", d->taps,
             DANAUS_SHORT_MOST_TAPS);
-    if (!dn_dtype(d->dtype) || dn_is_complex(d->dtype))
+    if (!dn_is_computed(d->dtype) || dn_is_complex(d->dtype))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "%s (%d) is no real element type",
             danaus_dtype_name(d->dtype), d->dtype);

@@ -138,7 +138,7 @@ danaus_status danaus_spectrum_update_from(
     if (!spectrum)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a spectrum is needed");
     int is_complex = dn_is_complex(spectrum->plan->p.dtype);
-    if (!dn_dtype(dtype) || dn_is_complex(dtype) != is_complex)
+    if (!dn_is_computed(dtype) || dn_is_complex(dtype) != is_complex)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "filters are %s numbers of a known type",
             is_complex ? "complex" : "real");

@@ -64,6 +64,12 @@ static void describe_processor(char *text, size_t size)
     fclose(f);
 }
 
+static int cpu_refuses(const danaus_device *dev, const kernel *k)
+{
+    return ((const cpu_code *)k->code)->dots.fast &&
+           !((const cpu_device *)dev)->fast_dots;
+}
+
 static danaus_status cpu_open(const char *name, danaus_device **device)
 {
     const char *limit = name[3] == ':' ? name + 4 : "";
@@ -81,6 +87,7 @@ static danaus_status cpu_open(const char *name, danaus_device **device)
     d->conv = isa->conv;
     d->activations = isa->activations;
     d->nn = isa->nn;
+    d->fast_dots = isa->has_dots();
     d->traits = dn_cpu_traits(isa->name);
     d->threads = dn_thread_count();
     d->l2 = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
@@ -392,6 +399,7 @@ const backend dn_backend_cpu = {
     .free = cpu_free,
     .copy = cpu_copy,
     .clear = cpu_clear,
+    .refuses = cpu_refuses,
     .ks_run = cpu_ks_run,
     .adds = dn_cpu_ks_adds,
     .ks_gradient = cpu_ks_gradient,

@@ -72,6 +72,22 @@ typedef struct thin_map {
     int fold;
 } thin_map;
 
+/* How products of 8-bit numbers (int8.inc) cut the rows of a lane of a block into vectors, and its
+   columns k into steps. A packed vector has the scales of its rows, what their sums begin with, and
+   its weights. */
+typedef struct dot_map {
+    int64_t vectors, steps;
+    int64_t vector_bytes;
+} dot_map;
+
+/* How kernels multiply 8-bit numbers; terms 0: they do not. */
+typedef struct dot_kind {
+    int terms;   /* columns k of a step */
+    int zero;    /* what numbers of x are stored with */
+    int x_bytes; /* of such a number */
+    int fast;    /* only some processors of the instruction set can */
+} dot_kind;
+
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
     int64_t columns;   /* batch columns at a time */
@@ -85,6 +101,7 @@ typedef struct cpu_shape {
     union {
         lane_map lane; /* of a kernel along lines */
         thin_map thin; /* of thin products */
+        dot_map dots;  /* of products of 8-bit numbers */
     };
     int weights_first; /* all columns with the same weights before others */
     int fetch_lines;   /* what lies along lines is fetched ahead, */
@@ -151,6 +168,7 @@ typedef struct cpu_code {
     void (*dw)(const cpu_dw_part *part);
     /* Turns rows of n columns of a view into a panel of the same rows. */
     void (*load)(const cpu_view *from, range rows, int64_t n, const cpu_view *to);
+    dot_kind dots;
 } cpu_code;
 
 typedef struct cpu_device {
@@ -159,6 +177,7 @@ typedef struct cpu_device {
     const struct conv_code *conv;
     const cpu_activate (*activations)[2]; /* for sums in f32, in f64 */
     const struct nn_code *nn;
+    int fast_dots; /* the processor has instructions for them */
     cpu_traits traits;
     int threads;
     thread_pool *pool;           /* NULL until it is needed */
@@ -181,6 +200,7 @@ typedef struct cpu_isa {
     const cpu_activate (*activations)[2];
     const struct nn_code *nn;
     int (*present)(void);
+    int (*has_dots)(void); /* fast ones */
 } cpu_isa;
 
 /* All that this build holds, best first; ends with a NULL name. */

@@ -53,6 +53,7 @@ typedef struct problem {
     int residual;           /* results are added to one, which may be where y is */
     int gated; /* y = activation(u) v, u and v the halves of the rows; bias before it */
     int batch_invariant; /* sums do not depend on the batch, nor estimates on threads */
+    int int8;            /* weights and rows of x are rounded to 8 bits */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -87,6 +88,7 @@ typedef struct kernel_family {
     int orders;        /* dn_orders that they can do */
     int gates;         /* nonzero: they can compute gated products */
     int batch_variant; /* nonzero: the order of their sums may depend on the batch */
+    int int8;          /* nonzero: they multiply 8-bit numbers, and no others */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
@@ -107,7 +109,8 @@ struct kernel {
 static inline int dn_fits(const kernel *k, const problem *p)
 {
     return k->family->operation == p->operation && k->dtype == p->dtype &&
-           !(p->orders & ~k->family->orders) && (!p->gated || k->family->gates) &&
+           !p->int8 == !k->family->int8 && !(p->orders & ~k->family->orders) &&
+           (!p->gated || k->family->gates) &&
            !(p->batch_invariant && k->family->batch_variant) && k->family->fits(k, p);
 }
 

@@ -87,6 +87,7 @@ struct danaus_model {
     char device_name[32];
     char *path;         /* of its folder */
     danaus_dtype dtype; /* of rows of tokens */
+    int int8;           /* linear layers of blocks are to multiply 8-bit numbers */
     danaus_file *file;
     const char *prefix; /* of names in the file */
     device_memory memory;

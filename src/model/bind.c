@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "device/backend.h"
 #include "io/file.h"
+#include "model/int8.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -57,7 +58,22 @@ danaus_status dn_binder_open(
     return b->taken ? DANAUS_OK : dn_fail_memory(1, "a table of tensors");
 }
 
-void dn_binder_close(binder *b) { dn_free(b->taken); }
+int dn_binder_forget(binder *b)
+{
+    int count = b->widened_count;
+    for (int i = 0; i < count; i++)
+        dn_free(b->widened[i]);
+    dn_free(b->widened);
+    b->widened = NULL;
+    b->widened_count = 0;
+    return count;
+}
+
+void dn_binder_close(binder *b)
+{
+    dn_binder_forget(b);
+    dn_free(b->taken);
+}
 
 void dn_binder_complain(binder *b, const char *format, ...)
 {
@@ -71,13 +87,58 @@ void dn_binder_complain(binder *b, const char *format, ...)
     va_end(arguments);
 }
 
-int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor)
+static int find(binder *b, const char *name, danaus_tensor *tensor)
 {
     int place = dn_file_place(b->file, dn_name("%s%s", b->prefix, name).text);
     if (place < 0 || danaus_file_tensor(b->file, place, tensor) != DANAUS_OK)
         return 0;
     b->taken[place] = 1;
     return !dn_is_complex(tensor->dtype);
+}
+
+/* Room for the numbers of one more tensor. */
+static float *add_widened(binder *b, int64_t count)
+{
+    float **all = dn_alloc((size_t)(b->widened_count + 1) * sizeof *all);
+    float *numbers =
+        b->copies->outline ? NULL : dn_calloc((size_t)count, sizeof *numbers);
+    if (!all || (!numbers && !b->copies->outline)) {
+        b->failed =
+            dn_fail_memory((size_t)count * sizeof *numbers, "weights of 8 bits");
+        dn_free(all);
+        dn_free(numbers);
+        return NULL;
+    }
+    if (b->widened)
+        memcpy(all, b->widened, (size_t)b->widened_count * sizeof *all);
+    dn_free(b->widened);
+    b->widened = all;
+    b->widened[b->widened_count++] = numbers;
+    return numbers;
+}
+
+/* Integers and their scales, as f32; 0: they do not fit, or there is no memory. */
+static int widen(binder *b, const char *name, danaus_tensor *t)
+{
+    danaus_tensor scale;
+    const tensor_name path = dn_name("%s_scale", name);
+    if (!find(b, path.text, &scale) || !dn_int8_fits(t, &scale)) {
+        dn_binder_complain(
+            b, "%s has 8 bits, and %s is no scale for its rows", name, path.text);
+        return 0;
+    }
+    float *numbers = add_widened(b, dn_int8_count(t));
+    if (numbers)
+        dn_int8_widen(t, &scale, numbers);
+    t->dtype = DANAUS_F32;
+    t->data = numbers;
+    return b->failed == DANAUS_OK;
+}
+
+int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor)
+{
+    return find(b, name, tensor) &&
+           (tensor->dtype != DANAUS_I8 || widen(b, name, tensor));
 }
 
 int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to)
@@ -108,6 +169,8 @@ void dn_binder_lack(binder *b, const char *name, int ndim, const int64_t *shape)
     danaus_status status =
         danaus_file_find(b->file, dn_name("%s%s", b->prefix, name).text, &t);
     describe_shape(ndim, shape, wanted, sizeof wanted);
+    if (status == DANAUS_OK && t.dtype == DANAUS_I8)
+        return; /* it lacks its scale, which was said */
     if (status == DANAUS_OK && dn_is_complex(t.dtype))
         dn_binder_complain(
             b, "%s is of type %s; real numbers %s are needed", name,
@@ -139,15 +202,17 @@ static danaus_status bind(
     const void **numbers)
 {
     danaus_tensor t;
+    int widened = b->widened_count;
     *numbers = NULL;
     if (!dn_binder_take(b, name, ndim, shape, &t))
         return DANAUS_OK;
+    int is_in_file = b->widened_count == widened;
     int64_t count = 1;
     for (int i = 0; i < ndim; i++)
         count *= shape[i];
     b->parameters += count;
     *numbers = t.data;
-    if (t.dtype == dtype && b->device->backend->on_host)
+    if (t.dtype == dtype && is_in_file && b->device->backend->on_host)
         return DANAUS_OK;
     void *copy;
     TRY(dn_memory_add(b->copies, count * dn_size_of(dtype), &copy));
@@ -182,6 +247,7 @@ static int begins_with_one(const char *name, const char *const *others)
 
 danaus_status dn_binder_settle(binder *b, const char *const *others)
 {
+    TRY(b->failed);
     size_t length = strlen(b->prefix);
     for (int i = 0; i < danaus_file_count(b->file); i++) {
         danaus_tensor t;

@@ -41,6 +41,10 @@ typedef struct binder {
     int problems;
     char text[BINDER_PROBLEMS];
     int64_t parameters; /* numbers that were bound, but for weights of linear layers */
+    int int8;           /* linear layers are to multiply 8-bit numbers */
+    float **widened;    /* of tensors of 8 bits that were found, */
+    int widened_count;  /* since dn_binder_forget() */
+    danaus_status failed; /* what else went wrong */
 } binder;
 
 /* The file and the copies stay the caller's. */
@@ -52,12 +56,17 @@ void dn_binder_close(binder *b);
 void dn_binder_complain(binder *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The tensor of this name, of a real type; 0: there is none. */
+/* The tensor of this name, of a real type; 0: there is none. One of type I8 is multiplied by
+   NAME_scale, whose sizes are the same or 1, and is then f32 until dn_binder_forget(). In an outline
+   its numbers are not read. */
 int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor);
 
 /* The tensor of this name, of a real type and of this shape; 0: a complaint was made. */
 int dn_binder_take(
     binder *b, const char *name, int ndim, const int64_t *shape, danaus_tensor *tensor);
+
+/* Frees what tensors of 8 bits became. Returns how many there were. */
+int dn_binder_forget(binder *b);
 
 /* Complains of a tensor that dn_binder_find() does not find: there is none, or it has a type
    that is not read. */

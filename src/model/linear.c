@@ -5,129 +5,13 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "device/backend.h"
 #include "math/pattern.h"
+#include "model/int8.h"
 #include "model/interpolated.h"
+#include "model/linear_view.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-/* The tensors of a layer, in the file. */
-typedef struct layer_view {
-    int count;
-    danaus_pattern patterns[DANAUS_MAX_FACTORS];
-    danaus_tensor weights[DANAUS_MAX_FACTORS];
-    danaus_tensor bias;
-} layer_view;
-
-static int view_dense(binder *b, const char *name, layer_view *v)
-{
-    const tensor_name path = dn_name("%s.weight", name);
-    danaus_tensor *t = v->weights;
-    if (!dn_binder_find(b, path.text, t) || dn_is_placeholder(t))
-        return 0;
-    if (t->ndim == 2)
-        v->patterns[v->count++] = (danaus_pattern){ 1, t->shape[0], t->shape[1], 1 };
-    else if (t->ndim == 3)
-        v->patterns[v->count++] =
-            (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], 1 };
-    else if (t->ndim == 4) /* of a convolution whose pieces do not overlap */
-        v->patterns[v->count++] =
-            (danaus_pattern){ 1, t->shape[0], t->shape[1] * t->shape[2] * t->shape[3],
-                              1 };
-    else
-        dn_binder_complain(b, "%s has %d dimensions, not 2 to 4", path.text, t->ndim);
-    return 1;
-}
-
-/* Where there is no factor, NAME.LACKS is what is needed. */
-static void view_chain(
-    binder *b, const char *name, const char *lacks, const linear_shape *shape,
-    layer_view *v)
-{
-    for (; v->count < DANAUS_MAX_FACTORS; v->count++) {
-        const tensor_name path = dn_name("%s.weights.%d", name, v->count);
-        danaus_tensor *t = &v->weights[v->count];
-        if (!dn_binder_find(b, path.text, t))
-            break;
-        if (t->ndim != 4) {
-            dn_binder_complain(b, "%s has %d dimensions, not 4", path.text, t->ndim);
-            v->count = 0;
-            return;
-        }
-        v->patterns[v->count] =
-            (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], t->shape[3] };
-    }
-    const int64_t whole[] = { shape->rows, shape->cols };
-    if (!v->count)
-        dn_binder_lack(b, dn_name("%s.%s", name, lacks).text, 2, whole);
-}
-
-static int is_whole(
-    binder *b, const char *name, int64_t rows, int64_t cols, const layer_view *v)
-{
-    if (danaus_patterns_check(v->patterns, v->count)) {
-        dn_binder_complain(b, "%s: %s", name, danaus_error_detail());
-        return 0;
-    }
-    int64_t found[] = { dn_pattern_rows(v->patterns[0]),
-                        dn_pattern_cols(v->patterns[v->count - 1]) };
-    if (found[0] == rows && found[1] == cols)
-        return 1;
-    dn_binder_complain(
-        b, "%s is %" PRId64 " x %" PRId64 ", not %" PRId64 " x %" PRId64, name,
-        found[0], found[1], rows, cols);
-    return 0;
-}
-
-static int view_bias(
-    binder *b, const char *name, const linear_shape *shape, layer_view *v)
-{
-    const tensor_name path = dn_name("%s.bias", name);
-    danaus_tensor t;
-    if (!dn_binder_find(b, path.text, &t) && shape->no_bias)
-        return 1;
-    if (!dn_binder_take(b, path.text, 1, &shape->rows, &t))
-        return 0;
-    v->bias = t;
-    return 1;
-}
-
-/* A dense layer that was found, or a chain, with its bias; 0: it does not fit. */
-static int view_layer(
-    binder *b, const char *name, const linear_shape *shape, const char *lacks,
-    layer_view *v)
-{
-    if (lacks)
-        view_chain(b, name, lacks, shape, v);
-    int good_bias = view_bias(b, name, shape, v);
-    return good_bias && v->count && is_whole(b, name, shape->rows, shape->cols, v);
-}
-
-/* A sum of two chains, of which the second needs no bias. */
-static int view_sum(
-    binder *b, const char *name, const linear_shape *shape, layer_view v[2])
-{
-    static const char *const parts[] = { "first", "second" };
-    linear_shape part = *shape;
-    int good = 1;
-    for (int i = 0; i < 2; i++) {
-        part.no_bias |= i;
-        good &= view_layer(
-            b, dn_name("%s.%s", name, parts[i]).text, &part, "weights.0", &v[i]);
-    }
-    if (good && v[0].count + v[1].count > DANAUS_MAX_FACTORS) {
-        dn_binder_complain(
-            b, "%s is a sum of more than %d factors", name, DANAUS_MAX_FACTORS);
-        return 0;
-    }
-    return good;
-}
-
-static int is_sum(binder *b, const char *name)
-{
-    danaus_tensor t;
-    return dn_binder_find(b, dn_name("%s.first.weights.0", name).text, &t);
-}
 
 static int64_t numbers_of(danaus_pattern p) { return p.a * p.b * p.c * p.d; }
 
@@ -148,14 +32,19 @@ static int biases_of(const layer_view v[2])
 
 /* ---- plans and what is packed ---- */
 
-/* A chain without its bias: chains of operators have none. */
-static danaus_status make_chain(const layer_view *v, danaus_chain **chain)
+/* A chain without its bias: chains of operators have none. Weights of 8 bits are those of each
+   factor, also where a plan multiplies factors out: so they are saved. */
+static danaus_status make_chain(const layer_view *v, int int8, danaus_chain **chain)
 {
     TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, chain));
-    for (int i = 0; i < v->count; i++)
+    for (int i = 0; i < v->count; i++) {
+        float *w = danaus_chain_weights(*chain, i);
         dn_convert(
-            v->weights[i].dtype, v->weights[i].data, DANAUS_F32,
-            danaus_chain_weights(*chain, i), numbers_of(v->patterns[i]));
+            v->weights[i].dtype, v->weights[i].data, DANAUS_F32, w,
+            numbers_of(v->patterns[i]));
+        if (int8)
+            dn_int8_round_factor(v->patterns[i], w);
+    }
     return DANAUS_OK;
 }
 
@@ -211,7 +100,8 @@ static danaus_ks_desc desc_of(const linear_shape *shape, int bias)
     return (danaus_ks_desc){ .batch = shape->tokens,
                              .activation = shape->activation,
                              .dtype = shape->dtype,
-                             .gated = shape->gated,
+                             .gated = shape->gated && !shape->int8,
+                             .int8 = shape->int8,
                              .bias = bias };
 }
 
@@ -221,7 +111,7 @@ static danaus_status pack(
 {
     danaus_chain *chain;
     float *bias;
-    TRY(make_chain(v, &chain));
+    TRY(make_chain(v, layer->shape.int8, &chain));
     danaus_status status = read_bias(v, rows, &bias);
     if (bias)
         status = danaus_chain_set_bias(chain, bias);
@@ -262,18 +152,18 @@ static danaus_status outline_interpolated(
 
 /* An operator of one chain, with its bias, if it has one. */
 static danaus_status make_term(
-    const layer_view *v, int64_t rows, danaus_operator **term)
+    const layer_view *v, const linear *layer, danaus_operator **term)
 {
     danaus_chain *chain;
     float *bias;
-    TRY(make_chain(v, &chain));
+    TRY(make_chain(v, layer->shape.int8, &chain));
     danaus_status status = danaus_operator_create(
         &chain, 1, NULL, NULL, dn_pattern_cols(v->patterns[v->count - 1]), term);
     if (status != DANAUS_OK) {
         danaus_chain_destroy(chain);
         return status;
     }
-    status = read_bias(v, rows, &bias);
+    status = read_bias(v, layer->rows, &bias);
     if (bias)
         status = danaus_operator_set_bias(*term, bias);
     dn_free(bias);
@@ -288,9 +178,9 @@ static danaus_status plan_sum(
     desc.gated = 0;
     if (layer->shape.gated)
         desc.activation = DANAUS_ACTIVATION_NONE;
-    danaus_status status = make_term(&v[0], layer->rows, &terms[0]);
+    danaus_status status = make_term(&v[0], layer, &terms[0]);
     if (status == DANAUS_OK)
-        status = make_term(&v[1], layer->rows, &terms[1]);
+        status = make_term(&v[1], layer, &terms[1]);
     if (status == DANAUS_OK)
         status = danaus_operator_add(terms, 2, &sum);
     if (status == DANAUS_OK)
@@ -334,6 +224,12 @@ static danaus_status make(
     return outline ? DANAUS_OK : pack(layer, device, &v[0], layer->rows);
 }
 
+/* 1 if the file has weights of 8 bits for the layer, and the device multiplies them. */
+static int has_int8(const binder *b)
+{
+    return b->widened_count > 0 && b->device->backend->on_host;
+}
+
 static danaus_status open_interpolated(
     linear *layer, binder *b, const char *name, const linear_shape *shape, int64_t rank)
 {
@@ -343,32 +239,45 @@ static danaus_status open_interpolated(
     if (!good)
         return DANAUS_OK;
     b->parameters += shape->rows;
+    layer->shape.int8 |= has_int8(b);
+    const linear_shape found = layer->shape;
     if (b->copies->outline)
-        return outline_interpolated(layer, b->device, name, shape, rank);
-    danaus_status status = dn_linear_fitted(layer, b->device, name, &f, shape);
+        return outline_interpolated(layer, b->device, name, &found, rank);
+    danaus_status status = dn_linear_fitted(layer, b->device, name, &f, &found);
     dn_fit_free(&f);
     return status;
 }
 
-danaus_status dn_linear_open(
+static danaus_status open_layer(
     linear *layer, binder *b, const char *name, const linear_shape *shape)
 {
     layer_view v[2] = { { 0 }, { 0 } };
     int64_t rank = dn_interpolated_rank(b, name);
     *layer = (linear){ .rows = shape->rows, .cols = shape->cols, .shape = *shape };
-    layer->is_chain = !view_dense(b, name, &v[0]); /* a placeholder has its place */
+    layer->is_chain = !dn_view_matrix(b, name, &v[0]); /* a placeholder has its place */
     if (rank)
         return open_interpolated(layer, b, name, shape, rank);
     const char *lacks = layer->is_chain ? "weight" : NULL;
-    int good = lacks && is_sum(b, name) ? view_sum(b, name, shape, v)
-                                        : view_layer(b, name, shape, lacks, v);
+    const layer_size size = { shape->rows, shape->cols, shape->no_bias };
+    int good = lacks && dn_is_sum(b, name) ? dn_view_sum(b, name, &size, v)
+                                           : dn_view_layer(b, name, &size, lacks, v);
     if (!good)
         return DANAUS_OK;
+    layer->shape.int8 |= has_int8(b);
     layer->parameters = weights_of(v);
     layer->biased = biases_of(v) > 0;
     b->parameters += biases_of(v) * layer->rows;
     TRY(name_layer(layer, name));
     return make(layer, b->device, v, b->copies->outline);
+}
+
+danaus_status dn_linear_open(
+    linear *layer, binder *b, const char *name, const linear_shape *shape)
+{
+    dn_binder_forget(b);
+    danaus_status status = open_layer(layer, b, name, shape);
+    dn_binder_forget(b);
+    return status;
 }
 
 danaus_status dn_linears_open(
@@ -379,6 +288,7 @@ danaus_status dn_linears_open(
         linear_shape shape = rows[i].shape;
         shape.tokens = tokens;
         shape.dtype = b->dtype;
+        shape.int8 = b->int8;
         TRY(dn_linear_open(
             &layers[i], b, dn_name("%s.%s.%s", place, rows[i].part, rows[i].name).text,
             &shape));

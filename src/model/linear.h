@@ -10,13 +10,6 @@
 #include "model/bind.h"
 #include "model/compress/fit.h"
 
-/* True for the tensor of a placeholder (structure.h), which stands for a layer that is no
-   dense matrix. */
-static inline int dn_is_placeholder(const danaus_tensor *t)
-{
-    return t->ndim == 1 && !t->shape[0];
-}
-
 typedef struct linear_shape {
     int64_t rows, cols;
     danaus_activation activation;
@@ -24,6 +17,7 @@ typedef struct linear_shape {
     int no_bias;        /* it may have none */
     int gated;          /* as desc.gated, where that can be */
     danaus_dtype dtype; /* of x, y and the packed weights; 0: f32 */
+    int int8; /* as desc.int8; also set where the file has weights of 8 bits */
 } linear_shape;
 
 struct linear;

@@ -86,6 +86,10 @@ danaus_status dn_need_memory(
 
 static danaus_status check_type(const danaus_model *model)
 {
+    if (model->int8 && !model->memory.device->backend->on_host)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "8-bit numbers are multiplied on CPUs, not on %s",
+            model->device_name);
     if (model->dtype == DANAUS_F32)
         return DANAUS_OK;
     if (!dn_has_16_bits(model->dtype))
@@ -135,6 +139,7 @@ static danaus_status bind(danaus_model *model, const json_t *config)
     const arch *of = model->arch;
     binder b;
     TRY(dn_binder_open(&b, model->file, &model->memory, model->dtype));
+    b.int8 = model->int8;
     danaus_status status = of->bind(model, config, &b);
     if (status == DANAUS_OK)
         status = dn_binder_settle(&b, of->others ? of->others : none);
@@ -190,15 +195,16 @@ static danaus_status fill_model(danaus_model *model, const char *path)
 
 /* A model, or its outline. */
 static danaus_status make_model(
-    danaus_device *device, const char *path, danaus_dtype dtype, int outline,
+    danaus_device *device, const char *path, const danaus_model_desc *how,
     danaus_model **model)
 {
     danaus_model *made = dn_calloc(1, sizeof *made);
     if (!made)
         return dn_fail_memory(sizeof *made, "a model");
     made->memory.device = device;
-    made->memory.outline = outline;
-    made->dtype = dtype;
+    made->memory.outline = how->outline;
+    made->dtype = how->dtype ? how->dtype : DANAUS_F32;
+    made->int8 = how->int8;
     snprintf(made->device_name, sizeof made->device_name, "%s", device->name);
     danaus_status status = fill_model(made, path);
     if (status == DANAUS_OK)
@@ -224,15 +230,16 @@ danaus_status danaus_model_load_as(
     if (desc)
         how = *desc;
     TRY(dn_check_reserved(how.reserved, sizeof how.reserved));
-    danaus_dtype dtype = how.dtype ? how.dtype : DANAUS_F32;
-    TRY(make_model(device, path, dtype, 1, &outline));
+    danaus_model_desc sketch = how;
+    sketch.outline = 1;
+    TRY(make_model(device, path, &sketch, &outline));
     if (how.outline) {
         *model = outline;
         return DANAUS_OK;
     }
     danaus_status status = dn_need_memory(device, outline->info.memory, "the weights");
     danaus_model_destroy(outline);
-    return status == DANAUS_OK ? make_model(device, path, dtype, 0, model) : status;
+    return status == DANAUS_OK ? make_model(device, path, &how, model) : status;
 }
 
 danaus_status danaus_model_load(

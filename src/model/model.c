@@ -44,7 +44,8 @@ danaus_status danaus_model_layer_at(
                                    .patterns = found->patterns,
                                    .merged = strstr(steps, " merged") != NULL,
                                    .lower_bound = found->fitted.lower_bound,
-                                   .speedup = found->speedup };
+                                   .speedup = found->speedup,
+                                   .int8 = found->shape.int8 };
     return DANAUS_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/replace.h"
 #include "base/status.h"
 #include "model/folder.h"
+#include "model/int8.h"
 #include "model/interpolated.h"
 #include "model/structure.h"
 
@@ -18,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tensors of a layer of chains, with its bias and placeholder. */
-#define LAYER_TENSORS (DANAUS_MAX_FACTORS + 2)
+/* Tensors of a layer of chains, with scales of 8-bit ones, its bias and placeholder. */
+#define LAYER_TENSORS (2 * DANAUS_MAX_FACTORS + 2)
 
 /* Tensors to be written, with what had to be made for them. */
 typedef struct writing {
@@ -167,6 +168,72 @@ static danaus_status list_tensors(writing *w)
     return DANAUS_OK;
 }
 
+/* ---- weights of 8 bits ---- */
+
+/* The layer whose matrix, or factor of a chain, the tensor is, if that has 8 bits. */
+static const linear *int8_layer_of(const danaus_model *model, const danaus_tensor *t)
+{
+    size_t prefix = strlen(model->prefix);
+    if (t->ndim < 2 || t->dtype == DANAUS_I8 || strncmp(t->name, model->prefix, prefix))
+        return NULL;
+    for (int i = 0; i < model->linears; i++) {
+        const linear *layer = &model->linear[i];
+        size_t length = strlen(layer->name);
+        const char *rest = t->name + prefix + length;
+        if (layer->shape.int8 && !strncmp(t->name + prefix, layer->name, length) &&
+            strstr(rest, ".weight") && !strstr(rest, "_scale"))
+            return layer;
+    }
+    return NULL;
+}
+
+/* Numbers of a factor share a scale along c, those of a matrix along all sizes of its columns. */
+static void shape_scales(const danaus_tensor *t, danaus_tensor *scale)
+{
+    int is_factor = strstr(t->name, ".weights.") != NULL;
+    *scale = (danaus_tensor){ .dtype = DANAUS_F32, .ndim = t->ndim };
+    for (int i = 0; i < t->ndim; i++)
+        scale->shape[i] = t->shape[i];
+    if (is_factor || t->ndim == 3)
+        scale->shape[2] = 1;
+    for (int i = 1; i < t->ndim && !is_factor && t->ndim != 3; i++)
+        scale->shape[i] = 1;
+}
+
+/* Puts integers in the place of a tensor, and adds their scales. */
+static danaus_status narrow(writing *w, int number)
+{
+    danaus_tensor *t = &w->tensors[number], scale;
+    void **owned = w->owned + 2 * w->count;
+    shape_scales(t, &scale);
+    size_t count = (size_t)dn_int8_count(t);
+    float *scales = dn_calloc((size_t)dn_int8_count(&scale), sizeof *scales);
+    int8_t *integers = dn_alloc(count);
+    owned[0] = dn_copy_text(dn_name("%s_scale", t->name).text);
+    owned[1] = scales;
+    scale.name = owned[0];
+    scale.data = scales;
+    if (!integers || !scales || !owned[0]) {
+        dn_free(integers);
+        return dn_fail_memory(count, "weights of 8 bits");
+    }
+    dn_int8_narrow(t, &scale, integers);
+    dn_free(w->owned[2 * number + 1]);
+    w->owned[2 * number + 1] = integers;
+    t->dtype = DANAUS_I8;
+    t->data = integers;
+    w->tensors[w->count++] = scale;
+    return DANAUS_OK;
+}
+
+static danaus_status narrow_tensors(writing *w)
+{
+    for (int i = 0, count = w->count; i < count; i++)
+        if (int8_layer_of(w->model, &w->tensors[i]))
+            TRY(narrow(w, i));
+    return DANAUS_OK;
+}
+
 static danaus_status write_weights(const danaus_model *model, const char *path)
 {
     size_t most =
@@ -180,6 +247,8 @@ static danaus_status write_weights(const danaus_model *model, const char *path)
         w.tensors && w.owned
             ? list_tensors(&w)
             : dn_fail_memory(most * sizeof *w.tensors, "a table of tensors");
+    if (status == DANAUS_OK)
+        status = narrow_tensors(&w);
     if (status == DANAUS_OK)
         status = danaus_file_write_safetensors(path, w.tensors, w.count, mark, 2);
     for (size_t i = 0; w.owned && i < 2 * most; i++)

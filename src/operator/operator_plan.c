@@ -384,7 +384,8 @@ danaus_status danaus_operator_plan_update(
     if (!plan || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
     TRY(dn_check_place(device, plan->place));
-    if (!dn_dtype(dtype) || dn_is_complex(dtype) != dn_is_complex(plan->desc.dtype))
+    if (!dn_is_computed(dtype) ||
+        dn_is_complex(dtype) != dn_is_complex(plan->desc.dtype))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "numbers of type %d for a plan of %s", (int)dtype,
             danaus_dtype_name(plan->desc.dtype));

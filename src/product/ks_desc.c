@@ -71,11 +71,25 @@ static danaus_status check_invariant(const danaus_ks_desc *d)
     return DANAUS_OK;
 }
 
+static danaus_status check_int8(const danaus_ks_desc *d)
+{
+    if (d->int8 && dn_sum_type(d->dtype) != DANAUS_F32)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "products of 8-bit numbers are for rows of f32, f16 and bf16, not of %s",
+            danaus_dtype_name(d->dtype));
+    if (d->int8 && (d->gradients || d->gated))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a plan for 8-bit numbers has no gradients, and is not gated");
+    return DANAUS_OK;
+}
+
 danaus_status dn_check_desc(const danaus_ks_desc *d)
 {
     if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout", (int)d->layout);
-    if (!dn_dtype(d->dtype))
+    if (!dn_is_computed(d->dtype))
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)d->dtype);
     if (d->math != DANAUS_MATH_F32 && d->math != DANAUS_MATH_TF32)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no kind of products", (int)d->math);
@@ -88,6 +102,7 @@ danaus_status dn_check_desc(const danaus_ks_desc *d)
     TRY(check_scale(d));
     TRY(check_gated(d));
     TRY(check_invariant(d));
+    TRY(check_int8(d));
     return check_activation(d);
 }
 

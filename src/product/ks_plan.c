@@ -72,6 +72,7 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
         .residual = is_last && plan->desc.residual,
         .gated = is_last && plan->desc.gated,
         .batch_invariant = plan->desc.batch_invariant != 0,
+        .int8 = plan->desc.int8 != 0,
     };
 }
 

@@ -391,7 +391,7 @@ danaus_status dn_choose(
 {
     const kernel *best = NULL;
     /* What tables are about, and may change. */
-    int measured = !p->orders && !p->gated && !p->batch_invariant;
+    int measured = !p->orders && !p->gated && !p->batch_invariant && !p->int8;
     if (!measured && effort == DANAUS_MEASURE)
         effort = DANAUS_ESTIMATE;
     if (measured)
@@ -410,9 +410,13 @@ danaus_status dn_choose(
         best = estimate_or_neighbour(dev, p, seconds);
     if (!best && !p->inner.a && !p->orders)
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, effort == DANAUS_TABLE_ONLY
-                                        ? "the tuning table has no row for this problem"
-                                        : "no kernel fits this problem");
+            DANAUS_ERR_UNSUPPORTED,
+            p->int8
+                ? "8-bit numbers are multiplied on CPUs, in blocks of at most 131072 "
+                  "columns k"
+            : effort == DANAUS_TABLE_ONLY
+                ? "the tuning table has no row for this problem"
+                : "no kernel fits this problem");
     *chosen = best;
     return DANAUS_OK;
 }
@@ -435,8 +439,9 @@ static double estimate_steps(
 static int is_known(const danaus_device *dev, const problem *p)
 {
     double seconds;
-    return !p->batch_invariant && (dn_tuning_find(dev->tuning, p, 1, &seconds) ||
-                                   dn_tuning_near(dev->tuning, p));
+    return !p->batch_invariant && !p->int8 &&
+           (dn_tuning_find(dev->tuning, p, 1, &seconds) ||
+            dn_tuning_near(dev->tuning, p));
 }
 
 const kernel *dn_choose_alike(

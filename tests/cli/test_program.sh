@@ -66,7 +66,7 @@ for command in info factorize apply dense combine invert transform conv embed co
     ok "help of $command" danaus $command --help
     grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
     grep '.\{89\}' out && fail "help of $command fits 88 columns"
-    for option in $(grep -o -e '^  ....--[a-z]*' out | grep -o -e '--.*'); do
+    for option in $(grep -o -e '^  ....--[a-z0-9]*' out | grep -o -e '--.*'); do
         sed 's/\\-/-/g' "$manual" | grep -q -e "$option" || fail "the manual has $option"
     done
 done

@@ -46,7 +46,8 @@ def make_models():
     narrow, bytes_ = np.zeros(7, "f4"), np.zeros((24, 24), "i1")
     change("no_bias", "bert", {f"{query}.bias": None})
     change("narrow", "bert", {f"{query}.bias": ("F32", narrow), place: ("F32", narrow)})
-    change("integers", "bert", {f"{query}.weight": ("I8", bytes_), place: None})
+    change("integers", "bert", {f"{query}.weight": ("U8", bytes_.view("u1")), place: None})
+    change("unscaled", "bert", {f"{query}.weight": ("I8", bytes_)})
     change("complex", "bert", {place: ("C64", np.zeros(24, "c8"))})
     for field, value in ("hyena_filter_order", 5), ("hyena_emb_dim", 7), ("long_conv_l_max", 24):
         config = test_model.M2_CONFIG | {field: value}
@@ -229,8 +230,10 @@ FAILURES = {
     "model no_bias": "encoder.layer.0.attention.self.query.bias is missing, of shape [24]",
     "model narrow": "2 tensors do not fit: embeddings.LayerNorm.bias is [7], not [24]; "
                     "encoder.layer.0.attention.self.query.bias is [7], not [24]",
-    "model integers": 'tensor "encoder.layer.0.attention.self.query.weight" has type I8, '
+    "model integers": 'tensor "encoder.layer.0.attention.self.query.weight" has type U8, '
                       "which danaus does not read",
+    "model unscaled": "self.query.weight has 8 bits, and encoder.layer.0.attention.self.query."
+                      "weight_scale is no scale for its rows",
     "model complex": "embeddings.LayerNorm.bias is of type c64; real numbers [24] are needed",
 }  # fmt: skip
 

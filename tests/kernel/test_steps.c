@@ -93,13 +93,13 @@ static array run_forward(
     return y;
 }
 
-/* The rows of a type, up to `most`. */
+/* The rows of a type, up to `most`, but those that round to 8 bits. */
 static int rows_for(
     const danaus_device *dev, danaus_dtype dtype, const kernel **rows, int most)
 {
     int count = 0;
     for (const kernel *k = dev->kernels; k->name && count < most; k++)
-        if (k->dtype == dtype)
+        if (k->dtype == dtype && !k->family->int8)
             rows[count++] = k;
     return count;
 }
@@ -367,7 +367,8 @@ static void products_are_sums_of_fused_multiply_adds(void **state)
             danaus_pattern p = { rng_int(&r, 1, 2),
                                  round % 2 ? 8 * rng_int(&r, 1, 5) : rng_int(&r, 1, 30),
                                  rng_int(&r, 1, 40), rng_int(&r, 1, 5) };
-            if ((k->dtype != DANAUS_F32 && k->dtype != DANAUS_F64) || is_folded(k, p))
+            if ((k->dtype != DANAUS_F32 && k->dtype != DANAUS_F64) || k->family->int8 ||
+                is_folded(k, p))
                 continue;
             const kernel *rows[] = { k, k };
             random_chain c = chain_random(&r, &p, 1, k->dtype, 0);
@@ -393,8 +394,7 @@ static const kernel *estimated(danaus_device *dev, danaus_pattern p)
     problem q = { .pattern = p, .dtype = DANAUS_F32, .batch = 196 };
     const kernel *best = NULL;
     for (const kernel *k = dev->kernels; k->name; k++)
-        if (k->dtype == q.dtype && k->family->fits(k, &q) &&
-            (!best || dn_cost(dev, k, &q) < dn_cost(dev, best, &q)))
+        if (dn_fits(k, &q) && (!best || dn_cost(dev, k, &q) < dn_cost(dev, best, &q)))
             best = k;
     return best;
 }

@@ -24,6 +24,7 @@ precision precision_of(danaus_dtype dtype)
     case DANAUS_F64: return (precision){ 0x1p-53, 0x1p-1074, DBL_MAX, 0x1p-53, 0 };
     case DANAUS_C64: return (precision){ 0x1p-24, 0x1p-150, FLT_MAX, 0x1p-24, 1 };
     case DANAUS_C128: return (precision){ 0x1p-53, 0x1p-1074, DBL_MAX, 0x1p-53, 1 };
+    case DANAUS_I8: break; /* nothing is computed in it */
     }
     fail_msg("element type %d", (int)dtype);
     return (precision){ 0 };
@@ -83,6 +84,7 @@ value element_get(danaus_dtype dtype, const void *from, int64_t index)
     case DANAUS_F64: memcpy(d, at, 8); return (value){ d[0], 0 };
     case DANAUS_C64: memcpy(f, at, 8); return (value){ f[0], f[1] };
     case DANAUS_C128: memcpy(d, at, 16); return (value){ d[0], d[1] };
+    case DANAUS_I8: return (value){ (signed char)*at, 0 };
     }
     fail_msg("element type %d", (int)dtype);
     return (value){ 0 };
@@ -107,6 +109,7 @@ void element_put(danaus_dtype dtype, void *to, int64_t index, value v)
     case DANAUS_F64: memcpy(at, d, 8); break;
     case DANAUS_C64: memcpy(at, f, 8); break;
     case DANAUS_C128: memcpy(at, d, 16); break;
+    case DANAUS_I8: *at = (char)v.re; break;
     }
 }
 

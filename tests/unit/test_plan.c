@@ -78,7 +78,7 @@ static void wrong_descriptions_are_refused(void **state)
     wrong[3].effort = (danaus_effort)9;
     wrong[4].batch = -1;
     wrong[5].reserved[0] = 1;
-    wrong[6].reserved[8] = 1;
+    wrong[6].reserved[7] = 1;
     wrong[7].activation = (danaus_activation)5;
     wrong[8].activation = (danaus_activation)-1;
     wrong[9].scale = (double)NAN;

@@ -4,8 +4,12 @@
 #include "cpu/nn/nn.h"
 
 #include <string.h>
+#if defined __aarch64__ && defined __linux__
+#    include <sys/auxv.h>
+#endif
 
 static int always(void) { return 1; }
+static int never(void) { return 0; }
 
 extern const kernel dn_cpu_kernels_scalar[];
 extern const conv_code dn_cpu_conv_scalar[];
@@ -37,30 +41,42 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
 }
+
+static int has_vnni(void) { return __builtin_cpu_supports("avx512vnni"); }
 #    endif
 #elif defined __aarch64__
 extern const kernel dn_cpu_kernels_neon[];
 extern const conv_code dn_cpu_conv_neon[];
 extern const cpu_activate dn_cpu_activations_neon[][2];
 extern const struct nn_code dn_cpu_nn_neon;
+
+/* Those of Arm 8.2. Elsewhere than on Linux nobody is asked. */
+static int has_dotprod(void)
+{
+#    ifdef HWCAP_ASIMDDP
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#    else
+    return 0;
+#    endif
+}
 #endif
 
-#define ISA(name, present)                                                             \
+#define ISA(name, present, dots)                                                       \
     {                                                                                  \
 #        name, dn_cpu_kernels_##name, dn_cpu_conv_##name, dn_cpu_activations_##name,   \
-            &dn_cpu_nn_##name, present                                                 \
+            &dn_cpu_nn_##name, present, dots                                           \
     }
 
 const cpu_isa dn_cpu_isas[] = {
 #if defined __x86_64__
 #    ifdef DANAUS_AVX512
-    ISA(avx512, has_avx512),
+    ISA(avx512, has_avx512, has_vnni),
 #    endif
-    ISA(avx2, has_avx2),
+    ISA(avx2, has_avx2, never),
 #elif defined __aarch64__
-    ISA(neon, always),
+    ISA(neon, always, has_dotprod),
 #endif
-    ISA(scalar, always),
+    ISA(scalar, always, never),
     { 0 },
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 #if defined DANAUS_ISA_avx512

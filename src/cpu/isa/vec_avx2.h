@@ -169,6 +169,50 @@ static inline void bf16_store(uint16_t *p, vf v)
     _mm_storeu_si128((void *)p, _mm256_castsi256_si128(up));
 }
 
+typedef __m256i vi;
+static inline vi vi_load(const int32_t *p)
+{
+    return _mm256_loadu_si256((const void *)p);
+}
+static inline int32_t vi_top(vi v)
+{
+    __m128i m =
+        _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
+}
+static inline vf vf_from_vi(vi v) { return _mm256_cvtepi32_ps(v); }
+static inline vi vi_most(vi most, vf x)
+{
+    __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    return _mm256_max_epi32(most, _mm256_and_si256(_mm256_castps_si256(x), magnitude));
+}
+/* Numbers are made 16 bits wide: products of 8 bits would be added with saturation. */
+#define PLAIN_TERMS 2
+#define PLAIN_ZERO  0
+typedef int16_t plain_x;
+typedef __m256i plain_w;
+static inline plain_w plain_load(const int8_t *p)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)p));
+}
+static inline plain_w plain_spread(const plain_x *x)
+{
+    int32_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
+static inline vi plain_dot(vi sum, plain_w w, plain_w x)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+}
+static inline void plain_round(plain_x *to, vf x)
+{
+    __m256i n = _mm256_cvtps_epi32(x);
+    n = _mm256_permute4x64_epi64(_mm256_packs_epi32(n, n), 0x08);
+    _mm_storeu_si128((void *)to, _mm256_castsi256_si128(n));
+}
+
 #define VF_INNER 2
 #define VD_INNER 1
 static inline void vf_turn_chunks(vf v[4])

@@ -172,6 +172,57 @@ static inline void bf16_store(uint16_t *p, vf v)
     _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
 }
 
+typedef __m512i vi;
+static inline vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+static inline int32_t vi_top(vi v) { return _mm512_reduce_max_epi32(v); }
+static inline vf vf_from_vi(vi v) { return _mm512_cvtepi32_ps(v); }
+static inline vi vi_most(vi most, vf x)
+{
+    __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    return _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(x), magnitude));
+}
+static inline __m512i vi_set_word(const void *word)
+{
+    int32_t w;
+    memcpy(&w, word, sizeof w);
+    return _mm512_set1_epi32(w);
+}
+/* Numbers are made 16 bits wide, as in AVX2. */
+#define PLAIN_TERMS 2
+#define PLAIN_ZERO  0
+typedef int16_t plain_x;
+typedef __m512i plain_w;
+static inline plain_w plain_load(const int8_t *p)
+{
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
+}
+static inline plain_w plain_spread(const plain_x *x) { return vi_set_word(x); }
+static inline vi plain_dot(vi sum, plain_w w, plain_w x)
+{
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(w, x));
+}
+static inline void plain_round(plain_x *to, vf x)
+{
+    _mm256_storeu_si256((void *)to, _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x)));
+}
+/* VNNI, whose numbers x have no sign. Compilers need not know it. */
+#define FAST_TERMS 4
+#define FAST_ZERO  128
+typedef uint8_t fast_x;
+typedef __m512i fast_w;
+static inline fast_w fast_load(const int8_t *p) { return _mm512_loadu_si512(p); }
+static inline fast_w fast_spread(const fast_x *x) { return vi_set_word(x); }
+static inline vi fast_dot(vi sum, fast_w w, fast_w x)
+{
+    __asm__("vpdpbusd %1, %2, %0" : "+v"(sum) : "v"(w), "v"(x));
+    return sum;
+}
+static inline void fast_round(fast_x *to, vf x)
+{
+    __m512i n = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(FAST_ZERO));
+    _mm_storeu_si128((void *)to, _mm512_cvtepi32_epi8(n));
+}
+
 #define VF_INNER 4
 #define VD_INNER 2
 static inline void vf_turn_chunks(vf v[4])

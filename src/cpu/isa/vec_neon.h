@@ -133,6 +133,59 @@ static inline void bf16_store(uint16_t *p, vf v)
     vst1_u16(p, vshrn_n_u32(up, 16));
 }
 
+typedef int32x4_t vi;
+static inline vi vi_load(const int32_t *p) { return vld1q_s32(p); }
+static inline int32_t vi_top(vi v) { return vmaxvq_s32(v); }
+static inline vf vf_from_vi(vi v) { return vcvtq_f32_s32(v); }
+static inline vi vi_most(vi most, vf x)
+{
+    return vmaxq_s32(most, vreinterpretq_s32_f32(vabsq_f32(x)));
+}
+static inline int8x8_t vi_round(vf x)
+{
+    int16x4_t n = vqmovn_s32(vcvtnq_s32_f32(x));
+    return vqmovn_s16(vcombine_s16(n, n));
+}
+#define PLAIN_TERMS 2
+#define PLAIN_ZERO  0
+typedef int8_t plain_x;
+typedef int8x8_t plain_w;
+static inline plain_w plain_load(const int8_t *p) { return vld1_s8(p); }
+static inline plain_w plain_spread(const plain_x *x)
+{
+    int16_t pair;
+    memcpy(&pair, x, sizeof pair);
+    return vreinterpret_s8_s16(vdup_n_s16(pair));
+}
+static inline vi plain_dot(vi sum, plain_w w, plain_w x)
+{
+    return vpadalq_s16(sum, vmull_s8(w, x));
+}
+static inline void plain_round(plain_x *to, vf x)
+{
+    vst1_lane_s32((int32_t *)to, vreinterpret_s32_s8(vi_round(x)), 0);
+}
+/* The instructions for dots, which compilers need not know. */
+#define FAST_TERMS 4
+#define FAST_ZERO  0
+typedef int8_t fast_x;
+typedef int8x16_t fast_w;
+static inline fast_w fast_load(const int8_t *p) { return vld1q_s8(p); }
+static inline fast_w fast_spread(const fast_x *x)
+{
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+static inline vi fast_dot(vi sum, fast_w w, fast_w x)
+{
+    __asm__(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
+            : "+w"(sum)
+            : "w"(w), "w"(x));
+    return sum;
+}
+static inline void fast_round(fast_x *to, vf x) { plain_round(to, x); }
+
 #define VF_INNER 1
 #define VD_INNER 2
 static inline void vf_turn_chunks(vf v[4]) { vf_transpose(v); }

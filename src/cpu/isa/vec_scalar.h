@@ -121,6 +121,48 @@ static inline void bf16_store(uint16_t *p, vf v)
         p[i] = dn_f32_to_bf16(v[i]);
 }
 
+/* Dots: plain_dot() adds to each of VF sums the products of PLAIN_TERMS weights of its lane with the
+   same PLAIN_TERMS numbers of x. Both have 8 bits, in [-127, 127]. plain_load() reads weights, one
+   lane after the other. plain_spread() reads numbers of x, which plain_round() has stored: rounded
+   to nearest and with PLAIN_ZERO added. A set with FAST_TERMS has fast_dot() and so on, too, for
+   processors that are asked first (isa.c). vi_most() has the larger of two lanes each: of integers,
+   and of the bits of |x|; vi_top() the largest lane. */
+typedef int32_t vi __attribute__((vector_size(16)));
+static inline vi vi_load(const int32_t *p) { return (vi){ p[0], p[1], p[2], p[3] }; }
+static inline int32_t vi_top(vi v)
+{
+    int32_t top = v[0];
+    for (int i = 1; i < VF; i++)
+        top = v[i] > top ? v[i] : top;
+    return top;
+}
+static inline vf vf_from_vi(vi v) { return __builtin_convertvector(v, vf); }
+static inline vi vi_most(vi most, vf x)
+{
+    vi bits;
+    memcpy(&bits, &x, sizeof bits);
+    for (int i = 0; i < VF; i++) {
+        int32_t magnitude = bits[i] & 0x7fffffff;
+        most[i] = magnitude > most[i] ? magnitude : most[i];
+    }
+    return most;
+}
+#define PLAIN_TERMS 1
+#define PLAIN_ZERO  0
+typedef int8_t plain_x;
+typedef vi plain_w;
+static inline plain_w plain_load(const int8_t *p)
+{
+    return (vi){ p[0], p[1], p[2], p[3] };
+}
+static inline plain_w plain_spread(const plain_x *x) { return (vi){ *x, *x, *x, *x }; }
+static inline vi plain_dot(vi sum, plain_w w, plain_w x) { return sum + w * x; }
+static inline void plain_round(plain_x *to, vf x)
+{
+    for (int i = 0; i < VF; i++) /* NaN has no integer */
+        to[i] = x[i] == x[i] ? (int8_t)rintf(x[i]) : 0;
+}
+
 /* Exchanges chunks of four vectors; each vector has four chunks, and chunk c of v[r] becomes
    chunk r of v[c]. Needs at least 4 lanes. */
 static inline void vf_turn_chunks(vf v[4]) { vf_transpose(v); }

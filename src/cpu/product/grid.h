@@ -41,6 +41,11 @@ void dn_thin_shape(
     const ks_step *step, const cpu_view *x, const cpu_view *y, int64_t n,
     cpu_shape *to);
 
+/* The same for products of 8-bit numbers (int8.c). */
+void dn_int8_shape(
+    const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
+    int64_t n, cpu_shape *to);
+
 /* Scratch of a thread that computes parts of this shape. */
 static inline size_t dn_stage_bytes(const cpu_shape *shape)
 {

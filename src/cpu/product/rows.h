@@ -131,7 +131,7 @@ static inline int64_t dn_thin_reals(const thin_map *m, int complex)
     return m->vectors * m->steps * m->per * (complex ? 2 : 1);
 }
 
-extern const kernel_family dn_cpu_panel, dn_cpu_lanes, dn_cpu_thin;
+extern const kernel_family dn_cpu_panel, dn_cpu_lanes, dn_cpu_thin, dn_cpu_int8;
 
 /* One core of a present-day server; only ratios between kernels matter. */
 #define DN_CYCLE 0.35e-9 /* seconds */

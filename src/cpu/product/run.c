@@ -323,8 +323,8 @@ int dn_cpu_ks_adds(const ks_step *last)
 {
     danaus_dtype dtype = last->p.dtype;
     return !dn_code_of(last)->lane_vectors ||
-           (last->p.layout == DANAUS_BATCH_FIRST && dtype == dn_sum_type(dtype) &&
-            !last->p.activation);
+           (!dn_code_of(last)->dots.terms && last->p.layout == DANAUS_BATCH_FIRST &&
+            dtype == dn_sum_type(dtype) && !last->p.activation);
 }
 
 danaus_status dn_cpu_ks_run(

@@ -225,7 +225,9 @@ void dn_shape(
     int64_t n, cpu_shape *to)
 {
     const cpu_code *code = dn_code_of(step);
-    if (code->thin)
+    if (code->dots.terms)
+        dn_int8_shape(d, step, x, y, n, to);
+    else if (code->thin)
         dn_thin_shape(step, x, y, n, to);
     else if (code->lane_vectors)
         lanes_shape(d, step, x, y, n, to);

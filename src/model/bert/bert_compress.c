@@ -176,7 +176,7 @@ static danaus_status fit_layer(bert_work *w, int64_t number, int layer, stage_fi
     TRY(dn_problem_make(&from->of[layer], t->wide, t->side, dn_ridge_of(w->how), &p));
     danaus_status status = dn_replace_layer(
         &w->model->linear[number], w->device, &p, w->ranks[number], w->how->candidates,
-        &t->made);
+        w->how->int8, &t->made);
     dn_problem_free(&p);
     TRY(status);
     return rate_layer(w, number, layer, &from->part, &t->made);

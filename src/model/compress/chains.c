@@ -86,31 +86,6 @@ static void unscale(const double *scale, danaus_chain *chain)
     }
 }
 
-/* dense[M][N] = the sum of a fit's chains. */
-static danaus_status sum_chains(const fit *f, double *dense, double *room)
-{
-    memset(dense, 0, (size_t)(f->rows * f->cols) * sizeof *dense);
-    for (int n = 0; n < 2 && f->chain[n]; n++) {
-        TRY(danaus_chain_to_dense(f->chain[n], room));
-        for (int64_t i = 0; i < f->rows * f->cols; i++)
-            dense[i] += room[i];
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status rate_chains(const fit_problem *p, fit *f)
-{
-    int64_t numbers = f->rows * f->cols;
-    double *dense = dn_calloc((size_t)(2 * numbers), sizeof *dense);
-    if (!dense)
-        return dn_fail_memory((size_t)numbers * sizeof *dense, "a layer");
-    danaus_status status = sum_chains(f, dense, dense + numbers);
-    if (status == DANAUS_OK)
-        status = dn_fit_rate(p, dense, f);
-    dn_free(dense);
-    return status;
-}
-
 /* DANAUS_ERR_ARGUMENT: no candidate has so few weights. */
 static danaus_status fit_chains(
     const fit_problem *p, int64_t parameters, uint32_t candidates, fit *f)
@@ -131,7 +106,7 @@ static danaus_status fit_chains(
     dn_free(s.scale);
     f->rank = MIN(p->rows, p->cols);
     if (status == DANAUS_OK)
-        status = rate_chains(p, f);
+        status = dn_fit_rate(p, f);
     if (status != DANAUS_OK)
         dn_fit_free(f);
     return status;

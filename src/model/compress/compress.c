@@ -86,11 +86,15 @@ danaus_status dn_find_budgets(
 
 danaus_status dn_replace_layer(
     const linear *old, danaus_device *device, const fit_problem *p, int64_t rank,
-    uint32_t candidates, linear *made)
+    uint32_t candidates, int int8, linear *made)
 {
     fit f;
+    linear_shape shape = old->shape;
+    shape.int8 |= int8;
     TRY(dn_problem_best(p, rank, candidates, &f));
-    danaus_status status = dn_linear_fitted(made, device, old->name, &f, &old->shape);
+    danaus_status status = shape.int8 ? dn_fit_round(p, &f) : DANAUS_OK;
+    if (status == DANAUS_OK)
+        status = dn_linear_fitted(made, device, old->name, &f, &shape);
     dn_fit_free(&f);
     return status;
 }
@@ -177,7 +181,7 @@ static danaus_status weigh(
     if (!s->count || c->count < 2)
         return DANAUS_OK;
     int64_t rank = rank_to_try(w, c), n = dn_samples_batch(s, 0);
-    TRY(dn_replace_layer(p->layer, w->device, task, rank, 0, &p->other));
+    TRY(dn_replace_layer(p->layer, w->device, task, rank, 0, w->how->int8, &p->other));
     dn_layer_swap(p);
     danaus_status status = dn_samples_run(w->model, w->device, s, 0, n, w->found);
     dn_layer_swap(p);
@@ -257,7 +261,8 @@ static danaus_status fit_layers(
         fit_problem task;
         TRY(make_problem(w, p, in, &task));
         danaus_status status = dn_replace_layer(
-            p->layer, w->device, &task, w->ranks[i], w->how->candidates, &p->other);
+            p->layer, w->device, &task, w->ranks[i], w->how->candidates, w->how->int8,
+            &p->other);
         dn_problem_free(&task);
         TRY(status);
         TRY(rate_layer(p));

@@ -27,10 +27,11 @@ danaus_status dn_find_budgets(
 /* The share, candidates and reserved fields. */
 danaus_status dn_compression_check(const danaus_model_compression *how);
 
-/* Fits a layer to a problem (dn_problem_best()), beside the dense layer that it is to replace. */
+/* Fits a layer to a problem (dn_problem_best()), beside the dense layer that it is to replace; of
+   8-bit numbers if that is asked for or the dense layer is. */
 danaus_status dn_replace_layer(
     const linear *old, danaus_device *device, const fit_problem *p, int64_t rank,
-    uint32_t candidates, linear *made);
+    uint32_t candidates, int int8, linear *made);
 
 /* The lower bound of a fitted layer for these targets, and its speedup over the dense one. */
 danaus_status dn_rate_layer(const linear *old, targets *t, linear *made);

@@ -296,7 +296,8 @@ static danaus_status loss_of(const fit_problem *p, double *left, double *loss)
     return DANAUS_OK;
 }
 
-danaus_status dn_fit_rate(const fit_problem *p, const double *dense, fit *f)
+/* Writes the bias, the error and the loss of a fit whose K is dense[M][N]. */
+static danaus_status rate_dense(const fit_problem *p, const double *dense, fit *f)
 {
     int64_t rows = f->rows, cols = f->cols;
     double *seen = zeros(rows * cols);
@@ -314,6 +315,38 @@ danaus_status dn_fit_rate(const fit_problem *p, const double *dense, fit *f)
     return status;
 }
 
+/* dense[M][N] = K of a fit: the sum of its chains, or what the basis spans. */
+static danaus_status multiply_out(const fit *f, double *dense, double *room)
+{
+    int64_t numbers = f->rows * f->cols;
+    if (f->dense) {
+        memcpy(dense, f->basis, (size_t)numbers * sizeof *dense);
+    } else if (!f->chain[0]) {
+        dn_gemm product = { .m = f->rows, .n = f->cols, .k = f->rank };
+        dn_gemm_run(
+            &product, matrix(f->left, f->rank), matrix(f->basis, f->cols),
+            matrix(dense, f->cols));
+    }
+    for (int n = 0; n < 2 && f->chain[n]; n++) {
+        TRY(danaus_chain_to_dense(f->chain[n], room));
+        for (int64_t i = 0; i < numbers; i++)
+            dense[i] += room[i];
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_fit_rate(const fit_problem *p, fit *f)
+{
+    double *dense = zeros(2 * f->rows * f->cols);
+    if (!dense)
+        return DANAUS_ERR_MEMORY;
+    danaus_status status = multiply_out(f, dense, dense + f->rows * f->cols);
+    if (status == DANAUS_OK)
+        status = rate_dense(p, dense, f);
+    dn_free(dense);
+    return status;
+}
+
 static danaus_status fit_dense(const fit_problem *p, fit *f)
 {
     int64_t rows = f->rows, cols = f->cols;
@@ -321,7 +354,7 @@ static danaus_status fit_dense(const fit_problem *p, fit *f)
     dn_triangle_solve(0, 1, rows, cols, matrix(f->basis, cols), matrix(p->root, cols));
     dn_triangle_solve(0, 0, rows, cols, matrix(f->basis, cols), matrix(p->root, cols));
     f->dense = 1;
-    return dn_fit_rate(p, f->basis, f);
+    return dn_fit_rate(p, f);
 }
 
 static danaus_status fit_rank(const fit_problem *p, fit *f)
@@ -332,16 +365,7 @@ static danaus_status fit_rank(const fit_problem *p, fit *f)
     dn_free(d.s);
     TRY(status);
     TRY(interpolate(f));
-    double *dense = zeros(f->rows * f->cols);
-    if (!dense)
-        return DANAUS_ERR_MEMORY;
-    dn_gemm product = { .m = f->rows, .n = f->cols, .k = f->rank };
-    dn_gemm_run(
-        &product, matrix(f->left, f->rank), matrix(f->basis, f->cols),
-        matrix(dense, f->cols));
-    status = dn_fit_rate(p, dense, f);
-    dn_free(dense);
-    return status;
+    return dn_fit_rate(p, f);
 }
 
 danaus_status dn_problem_fit(const fit_problem *p, int64_t rank, fit *f)

@@ -76,8 +76,11 @@ danaus_status dn_problem_best(
 /* Zeros; of chains the rank is 0. */
 danaus_status dn_fit_make(int64_t rows, int64_t cols, int64_t rank, fit *f);
 
-/* Writes the bias, the error and the loss of a fit whose K is dense[M][N]. */
-danaus_status dn_fit_rate(const fit_problem *p, const double *dense, fit *f);
+/* Writes the bias, the error and the loss of a fit whose arrays or chains are there. */
+danaus_status dn_fit_rate(const fit_problem *p, fit *f);
+
+/* Rounds weights to 8 bits, as plans for these do (base/int8.h), and rates the fit again. */
+danaus_status dn_fit_round(const fit_problem *p, fit *f);
 
 /* rank (rows + cols - rank). */
 int64_t dn_fit_parameters(int64_t rows, int64_t cols, int64_t rank);

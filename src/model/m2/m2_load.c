@@ -1,6 +1,7 @@
 /* Loads blocks of Monarch Mixers. The weights decide what config.json leaves open. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/m2/m2.h"
+#include "model/linear_view.h"
 
 #include "base/mem.h"
 #include "base/status.h"

@@ -7,6 +7,9 @@
 #include "cpu/isa/vec_parts.h"
 #include "cpu/product/rows.h"
 
+#include <float.h>
+#include <math.h>
+
 #define CAT_(a, b)    a##b
 #define CAT(a, b)     CAT_(a, b)
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -95,6 +98,32 @@ static const turns *turns_of(danaus_dtype dtype)
 #include "cpu/product/kernels/each_sum.inc"
 #undef TEXT
 
+/* Products of 8-bit numbers, of at most this magnitude. Greater factors than 1 / DOT_SMALL may be
+   beyond the range of f32. */
+#define DOT_MOST  127.0f
+#define DOT_SMALL 0x1p-100f
+
+#define DOT(name) plain_##name
+#define FN(name)  plain_##name
+#define DOT_TERMS PLAIN_TERMS
+#define DOT_ZERO  PLAIN_ZERO
+#define DOT_FAST  0
+#include "cpu/product/kernels/int8.inc"
+#undef DOT
+#undef FN
+#undef DOT_TERMS
+#undef DOT_ZERO
+#undef DOT_FAST
+
+#ifdef FAST_TERMS
+#    define DOT(name) fast_##name
+#    define FN(name)  fast_##name
+#    define DOT_TERMS FAST_TERMS
+#    define DOT_ZERO  FAST_ZERO
+#    define DOT_FAST  1
+#    include "cpu/product/kernels/int8.inc"
+#endif
+
 #define PANEL(name, dtype, code)                                                       \
     {                                                                                  \
         name, dtype, &dn_cpu_panel, &code                                              \
@@ -106,6 +135,10 @@ static const turns *turns_of(danaus_dtype dtype)
 #define THIN(name, dtype, code)                                                        \
     {                                                                                  \
         name, dtype, &dn_cpu_thin, &code                                               \
+    }
+#define INT8(name, dtype, code)                                                        \
+    {                                                                                  \
+        name, dtype, &dn_cpu_int8, &code                                               \
     }
 
 extern const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[];
@@ -129,5 +162,13 @@ const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[] = {
     THIN("ks.thin.f64", DANAUS_F64, thin_code_d),
     THIN("ks.thin.c64", DANAUS_C64, thin_code_complex_f),
     THIN("ks.thin.c128", DANAUS_C128, thin_code_complex_d),
+    INT8("ks.int8.f32", DANAUS_F32, plain_dot_code),
+    INT8("ks.int8.f16", DANAUS_F16, plain_dot_code),
+    INT8("ks.int8.bf16", DANAUS_BF16, plain_dot_code),
+#ifdef FAST_TERMS
+    INT8("ks.int8.dot.f32", DANAUS_F32, fast_dot_code),
+    INT8("ks.int8.dot.f16", DANAUS_F16, fast_dot_code),
+    INT8("ks.int8.dot.bf16", DANAUS_BF16, fast_dot_code),
+#endif
     { .name = NULL },
 };
