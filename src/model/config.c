@@ -57,8 +57,8 @@ danaus_status dn_config_size(
     return DANAUS_OK;
 }
 
-static danaus_status read_activation(
-    const json_t *config, danaus_activation *activation)
+danaus_status dn_config_activation(
+    const json_t *config, const char *field, danaus_activation *activation)
 {
     static const struct {
         const char *name;
@@ -69,23 +69,30 @@ static danaus_status read_activation(
         { "gelu_new", DANAUS_GELU_TANH }, { "gelu_pytorch_tanh", DANAUS_GELU_TANH }
     };
     span name = { "gelu", strlen("gelu") };
-    TRY(dn_json_text(config, "hidden_act", &name));
+    TRY(dn_json_text(config, field, &name));
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (dn_span_is(name, known[i].name)) {
             *activation = known[i].activation;
             return DANAUS_OK;
         }
     return dn_fail(
-        DANAUS_ERR_UNSUPPORTED,
-        "hidden_act \"%.*s\" is not one of gelu, relu, silu, gelu_new",
-        (int)MIN(name.length, 40), name.text);
+        DANAUS_ERR_UNSUPPORTED, "%s \"%.*s\" is not one of gelu, relu, silu, gelu_new",
+        field, (int)MIN(name.length, 40), name.text);
 }
 
 danaus_status dn_config_blocks(const json_t *config, block_sizes *s)
 {
-    TRY(dn_config_size(config, "hidden_size", MOST_WIDTH, &s->width));
-    TRY(dn_config_size(config, "intermediate_size", MOST_WIDTH, &s->inner));
-    TRY(dn_config_size(config, "num_hidden_layers", MOST_LAYERS, &s->layers));
-    TRY(dn_json_number(config, "layer_norm_eps", &s->epsilon));
-    return read_activation(config, &s->activation);
+    static const block_fields usual = { .width = "hidden_size",
+                                        .inner = "intermediate_size",
+                                        .layers = "num_hidden_layers",
+                                        .heads = "num_attention_heads",
+                                        .epsilon = "layer_norm_eps",
+                                        .activation = "hidden_act" };
+    const block_fields *f = s->fields ? s->fields : &usual;
+    s->fields = f;
+    TRY(dn_config_size(config, f->width, MOST_WIDTH, &s->width));
+    TRY(dn_config_size(config, f->inner, MOST_WIDTH, &s->inner));
+    TRY(dn_config_size(config, f->layers, MOST_LAYERS, &s->layers));
+    TRY(dn_json_number(config, f->epsilon, &s->epsilon));
+    return dn_config_activation(config, f->activation, &s->activation);
 }

@@ -22,15 +22,26 @@ danaus_status dn_config_load(
 danaus_status dn_config_size(
     const json_t *config, const char *field, int64_t most, int64_t *value);
 
+/* Names of fields. */
+typedef struct block_fields {
+    const char *width, *inner, *layers, *heads, *epsilon, *activation;
+} block_fields;
+
 /* The blocks of a model. */
 typedef struct block_sizes {
+    const block_fields *fields;   /* NULL: the usual names, as below */
     int64_t layers, width, inner; /* layers: as many as there are blocks */
     double epsilon;               /* of normalisations */
     danaus_activation activation;
 } block_sizes;
 
+/* Reads an activation, or GELU if the field is missing. */
+danaus_status dn_config_activation(
+    const json_t *config, const char *field, danaus_activation *activation);
+
 /* Reads num_hidden_layers, hidden_size, intermediate_size, layer_norm_eps, which may be missing
-   if s->epsilon is there, and hidden_act, or GELU. */
+   if s->epsilon is there, and hidden_act, or GELU. s->fields becomes the names that were used;
+   num_attention_heads is one of them and is read later. */
 danaus_status dn_config_blocks(const json_t *config, block_sizes *s);
 
 #endif

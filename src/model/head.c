@@ -6,42 +6,38 @@
 #include "base/status.h"
 #include "model/chunk.h"
 
-/* BERT keeps the bias once or twice, under one of two names. */
-static danaus_status bind_bias(head *h, binder *b)
+/* The bias may be in the file once or twice, under one of two names. */
+static danaus_status bind_bias(head *h, binder *b, const head_names *names)
 {
-    static const char own[] = "cls.predictions.bias",
-                      decoder[] = "cls.predictions.decoder.bias";
     danaus_tensor t;
-    int is_there = dn_binder_find(b, own, &t);
-    return dn_bind(
-        b, dn_binder_find(b, decoder, &t) || !is_there ? decoder : own, 1, &h->words,
-        &h->bias);
+    int is_there = dn_binder_find(b, names->other, &t);
+    const char *name =
+        dn_binder_find(b, names->bias, &t) || !is_there ? names->bias : names->other;
+    return dn_bind(b, name, 1, &h->words, &h->bias);
 }
 
 danaus_status dn_head_open(
-    head *h, binder *b, const words *w, danaus_activation activation, double epsilon)
+    head *h, binder *b, const words *w, const head_names *names, const head_form *form)
 {
-    static const char dense[] = "cls.predictions.transform.dense",
-                      table[] = "cls.predictions.decoder.weight";
     danaus_tensor t;
-    if (!dn_binder_find(b, "cls.predictions.transform.dense.weight", &t))
+    if (!dn_binder_find(b, dn_name("%s.weight", names->dense).text, &t))
         return DANAUS_OK;
     h->words = w->vocabulary;
     h->width = w->width;
     h->table = w->word;
     linear_shape shape = { .rows = w->width,
                            .cols = w->width,
-                           .activation = activation,
+                           .activation = form->activation,
+                           .no_bias = form->no_dense_bias,
                            .tokens = HEAD_ROWS,
                            .dtype = b->dtype };
-    TRY(dn_linear_open(&h->dense, b, dense, &shape));
+    TRY(dn_linear_open(&h->dense, b, names->dense, &shape));
     b->parameters += h->dense.parameters;
-    TRY(dn_affine_bind(
-        &h->norm, b, "cls.predictions.transform.LayerNorm", w->width, epsilon));
-    if (dn_binder_find(b, table, &t))
+    TRY(dn_affine_bind(&h->norm, b, names->norm, w->width, form->epsilon));
+    if (dn_binder_find(b, names->table, &t))
         TRY(dn_bind_rows(
-            b, table, 2, (const int64_t[]){ h->words, h->width }, &h->table));
-    return bind_bias(h, b);
+            b, names->table, 2, (const int64_t[]){ h->words, h->width }, &h->table));
+    return form->no_bias ? DANAUS_OK : bind_bias(h, b, names);
 }
 
 void dn_head_close(head *h) { dn_linear_close(&h->dense); }

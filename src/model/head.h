@@ -18,12 +18,25 @@ typedef struct head {
     linear dense;
     affine norm;
     const void *table; /* [words][width], in the type of rows */
-    const float *bias; /* [words] */
+    const float *bias; /* [words], or NULL */
 } head;
 
-/* Reads cls.predictions.*, where a file has it. */
+/* Names in the file. */
+typedef struct head_names {
+    const char *dense, *norm, *table;
+    const char *bias, *other; /* the table's bias, under one name or the other */
+} head_names;
+
+/* Whether layers have biases, and what follows the dense one. */
+typedef struct head_form {
+    danaus_activation activation;
+    double epsilon;
+    int no_dense_bias, no_bias;
+} head_form;
+
+/* Reads a head, if the file has its dense layer. The table may be that of the words. */
 danaus_status dn_head_open(
-    head *h, binder *b, const words *w, danaus_activation activation, double epsilon);
+    head *h, binder *b, const words *w, const head_names *names, const head_form *form);
 void dn_head_close(head *h);
 
 /* Bytes of device memory that a run needs, whose beginning is x[HEAD_ROWS][width], rows. */

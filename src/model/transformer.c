@@ -17,12 +17,12 @@ danaus_status dn_transformer_config(
     t->inner = sizes->inner;
     t->epsilon = sizes->epsilon;
     t->activation = sizes->activation;
-    TRY(dn_config_size(config, "num_attention_heads", sizes->width, &t->heads));
+    const block_fields *f = sizes->fields;
+    TRY(dn_config_size(config, f->heads, sizes->width, &t->heads));
     if (sizes->width % t->heads)
         return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "hidden_size %" PRId64 " is no multiple of num_attention_heads %" PRId64,
-            sizes->width, t->heads);
+            DANAUS_ERR_FORMAT, "%s %" PRId64 " is no multiple of %s %" PRId64, f->width,
+            sizes->width, f->heads, t->heads);
     return DANAUS_OK;
 }
 
@@ -32,18 +32,21 @@ static danaus_status open_block(
 {
     const int64_t width = t->width, inner = t->inner;
     const linear_shape square = { .rows = width, .cols = width };
-    const linear_row rows[BLOCK_LINEARS] = {
-        [QUERY] = { names->self, "query", square },
-        [KEY] = { names->self, "key", square },
-        [VALUE] = { names->self, "value", square },
-        [OUTPUT] = { "attention.output", "dense", square },
-        [UP] = { "intermediate",
-                 "dense",
-                 { .rows = inner, .cols = width, .activation = t->activation } },
-        [DOWN] = { "output", "dense", { .rows = width, .cols = inner } },
+    linear_shape shapes[BLOCK_LINEARS] = {
+        [QUERY] = square,
+        [KEY] = square,
+        [VALUE] = square,
+        [OUTPUT] = square,
+        [UP] = { .rows = inner, .cols = width, .activation = t->activation },
+        [DOWN] = { .rows = width, .cols = inner },
     };
-    TRY(dn_linears_open(
-        to->linear, BLOCK_LINEARS, rows, b, place, dn_chunk_tokens(b->device)));
+    for (int i = 0; i < BLOCK_LINEARS; i++) {
+        shapes[i].tokens = dn_chunk_tokens(b->device);
+        shapes[i].dtype = b->dtype;
+        TRY(dn_linear_open(
+            &to->linear[i], b, dn_name("%s.%s", place, names->linear[i]).text,
+            &shapes[i]));
+    }
     TRY(dn_affine_bind(
         &to->middle, b, dn_name("%s.%s", place, names->middle).text, width,
         t->epsilon));
@@ -62,7 +65,7 @@ danaus_status dn_transformer_open(
     for (int64_t i = 0; i < layers; i++) {
         t->blocks[i].linear = model->linear + i * BLOCK_LINEARS;
         TRY(open_block(
-            t, b, dn_name("encoder.layer.%" PRId64, i).text, names, &t->blocks[i]));
+            t, b, dn_name("%s%" PRId64, names->blocks, i).text, names, &t->blocks[i]));
     }
     return DANAUS_OK;
 }

@@ -32,13 +32,15 @@ typedef struct transformer {
     affine last; /* of h, where blocks normalise before */
 } transformer;
 
-/* Reads num_attention_heads. */
+/* Reads the number of heads. */
 danaus_status dn_transformer_config(
     transformer *t, const json_t *config, const block_sizes *sizes);
 
-/* What names of tensors have: q is encoder.layer.0.SELF.query; the others are norms. */
+/* Names in the file. */
 typedef struct transformer_names {
-    const char *self, *middle, *outer;
+    const char *blocks;                /* before the number of a block */
+    const char *linear[BLOCK_LINEARS]; /* of a block's layers */
+    const char *middle, *outer;        /* of its norms */
 } transformer_names;
 
 /* Reads all blocks. */

@@ -4,58 +4,57 @@
 
 #include "base/numbers.h"
 #include "base/status.h"
+#include "model/chunk.h"
 
 danaus_status dn_encoder_config(const json_t *config, encoder_config *c)
 {
-    *c = (encoder_config){ .types = 2, .blocks = { .epsilon = 1e-12 } };
+    c->types = 2;
     TRY(dn_config_blocks(config, &c->blocks));
     TRY(dn_config_size(config, "vocab_size", INT32_MAX, &c->vocabulary));
     TRY(dn_config_size(config, "max_position_embeddings", MOST_TOKENS, &c->positions));
     return dn_config_size(config, "type_vocab_size", MOST_TOKENS, &c->types);
 }
 
-void dn_words_prefix(binder *b, const char **heads)
+const char *dn_words_prefix(binder *b, const word_names *names)
 {
-    static const struct {
-        const char *encoder, *heads;
-    } known[] = { { "bert.", "" },
-                  { "model.bert.", "model." },
-                  { "module.bert.", "module." },
-                  { "model.", "model." } };
+    const encoder_prefix *p = names->prefixes;
     danaus_tensor t;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        b->prefix = known[i].encoder;
-        *heads = known[i].heads;
-        if (dn_binder_find(b, "embeddings.word_embeddings.weight", &t))
-            return;
-    }
-    b->prefix = *heads = "";
+    for (b->prefix = p->encoder; *p->encoder; b->prefix = (++p)->encoder)
+        if (dn_binder_find(b, names->word, &t))
+            break;
+    return p->heads;
 }
 
+/* The table's rows from `first` on; no name: there is no table. */
 static danaus_status bind_table(
-    binder *b, const char *table, int64_t rows, int64_t width, const void **numbers)
+    binder *b, const char *name, int64_t first, int64_t rows, int64_t width,
+    const void **numbers)
 {
-    const tensor_name path = dn_name("embeddings.%s_embeddings.weight", table);
-    return dn_bind_rows(b, path.text, 2, (const int64_t[]){ rows, width }, numbers);
+    *numbers = NULL;
+    if (!name)
+        return DANAUS_OK;
+    TRY(dn_bind_rows(b, name, 2, (const int64_t[]){ rows, width }, numbers));
+    if (*numbers)
+        *numbers = dn_at(*numbers, b->dtype, first * width);
+    return DANAUS_OK;
 }
 
-danaus_status dn_words_bind(words *w, binder *b, const encoder_config *c)
+danaus_status dn_words_bind(
+    words *w, binder *b, const word_names *names, const encoder_config *c)
 {
     danaus_tensor t;
-    *w = (words){ .width = c->blocks.width,
+    int64_t width = c->blocks.width;
+    *w = (words){ .width = width,
                   .vocabulary = c->vocabulary,
-                  .positions = c->positions,
-                  .types = c->types };
+                  .positions = c->positions - c->first };
     /* Some files pad the words to a multiple of 8. */
     int64_t padded = ROUND_UP(w->vocabulary, 8);
-    if (dn_binder_find(b, "embeddings.word_embeddings.weight", &t) && t.ndim == 2 &&
-        t.shape[0] == padded)
+    if (dn_binder_find(b, names->word, &t) && t.ndim == 2 && t.shape[0] == padded)
         w->vocabulary = padded;
-    TRY(bind_table(b, "word", w->vocabulary, w->width, &w->word));
-    TRY(bind_table(b, "position", w->positions, w->width, &w->position));
-    TRY(bind_table(b, "token_type", w->types, w->width, &w->type));
-    return dn_affine_bind(
-        &w->norm, b, "embeddings.LayerNorm", w->width, c->blocks.epsilon);
+    TRY(bind_table(b, names->word, 0, w->vocabulary, width, &w->word));
+    TRY(bind_table(b, names->position, c->first, c->positions, width, &w->position));
+    TRY(bind_table(b, names->type, 0, c->types, width, &w->type));
+    return dn_affine_bind(&w->norm, b, names->norm, width, c->blocks.epsilon);
 }
 
 danaus_status dn_words_run(

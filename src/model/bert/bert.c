@@ -1,9 +1,10 @@
 /* Encoders of BERT's shape, on sequences that follow each other without padding: the blocks
    take the rows norm(word + position + type) of tokens.
 
-   BERT: Devlin et al., NAACL 2019 (arXiv 1810.04805), as BertModel of Hugging Face's
-   transformers runs it, has those of a transformer. Monarch Mixer BERT: Fu et al., NeurIPS 2023
-   (arXiv 2310.12109), in the form of its authors' checkpoints, has Monarch Mixers.
+   BERT: Devlin et al., NAACL 2019 (arXiv 1810.04805); RoBERTa: Liu et al., 2019 (arXiv
+   1907.11692); and DistilBERT: Sanh et al., 2019 (arXiv 1910.01108), as Hugging Face's
+   transformers run them, have the blocks of a transformer. Monarch Mixer BERT: Fu et al.,
+   NeurIPS 2023 (arXiv 2310.12109), in the form of its authors' checkpoints, has Monarch Mixers.
    docs/models.md lists the fields of config.json and the tensors. */
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert.h"
@@ -12,14 +13,79 @@
 #include "base/status.h"
 #include "model/m2/m2.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-/* ---- both ---- */
+/* ---- names ---- */
 
-static danaus_status configure(danaus_model *model, const json_t *config)
+static const word_names bert_words = {
+    (const encoder_prefix[]){ { "bert.", "" },
+                              { "model.bert.", "model." },
+                              { "module.bert.", "module." },
+                              { "model.", "model." },
+                              { "", "" } },
+    "embeddings.word_embeddings.weight", "embeddings.LayerNorm",
+    "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
+};
+
+static const head_names bert_head = { "cls.predictions.transform.dense",
+                                      "cls.predictions.transform.LayerNorm",
+                                      "cls.predictions.decoder.weight",
+                                      "cls.predictions.decoder.bias",
+                                      "cls.predictions.bias" };
+
+static const transformer_names bert_blocks = {
+    "encoder.layer.",
+    { "attention.self.query", "attention.self.key", "attention.self.value",
+      "attention.output.dense", "intermediate.dense", "output.dense" },
+    "attention.output.LayerNorm",
+    "output.LayerNorm"
+};
+
+static const word_names roberta_words = {
+    (const encoder_prefix[]){ { "roberta.", "" }, { "", "" } },
+    "embeddings.word_embeddings.weight", "embeddings.LayerNorm",
+    "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
+};
+
+static const head_names roberta_head = { "lm_head.dense", "lm_head.layer_norm",
+                                         "lm_head.decoder.weight",
+                                         "lm_head.decoder.bias", "lm_head.bias" };
+
+static const block_fields distil_fields = { .width = "dim",
+                                            .inner = "hidden_dim",
+                                            .layers = "n_layers",
+                                            .heads = "n_heads",
+                                            .epsilon = "layer_norm_eps",
+                                            .activation = "activation" };
+
+static const word_names distil_words = {
+    (const encoder_prefix[]){ { "distilbert.", "" }, { "", "" } },
+    "embeddings.word_embeddings.weight", "embeddings.LayerNorm",
+    "embeddings.position_embeddings.weight", NULL
+};
+
+static const transformer_names distil_blocks = {
+    "transformer.layer.",
+    { "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin",
+      "ffn.lin1", "ffn.lin2" },
+    "sa_layer_norm",
+    "output_layer_norm"
+};
+
+static const head_names distil_head = { "vocab_transform", "vocab_layer_norm",
+                                        "vocab_projector.weight",
+                                        "vocab_projector.bias",
+                                        "vocab_projector.bias" };
+
+/* ---- all kinds ---- */
+
+static danaus_status configure(
+    danaus_model *model, const json_t *config, const block_fields *fields)
 {
     bert *m = model->own;
     danaus_model_info *info = &model->info;
+    m->config.blocks = (block_sizes){ .fields = fields, .epsilon = 1e-12 };
     TRY(dn_encoder_config(config, &m->config));
     info->layers = m->config.blocks.layers;
     info->width = info->embedding = m->config.blocks.width;
@@ -27,15 +93,16 @@ static danaus_status configure(danaus_model *model, const json_t *config)
 }
 
 /* The head of masked language models, whose names begin with `heads`. */
-static danaus_status open_head(danaus_model *model, binder *b, const char *heads)
+static danaus_status open_head(
+    danaus_model *model, binder *b, const char *heads, const head_names *names,
+    danaus_activation activation)
 {
     bert *m = model->own;
     const char *prefix = b->prefix;
-    const block_sizes *sizes = &m->config.blocks;
+    const head_form form = { activation, m->config.blocks.epsilon, 0, 0 };
     model->info.vocabulary = m->words.vocabulary;
     b->prefix = heads;
-    danaus_status status =
-        dn_head_open(&model->head, b, &m->words, sizes->activation, sizes->epsilon);
+    danaus_status status = dn_head_open(&model->head, b, &m->words, names, &form);
     b->prefix = prefix;
     return status;
 }
@@ -47,14 +114,15 @@ static danaus_status embed(
     return dn_words_run(&m->words, device, c->tokens, c->ids, c->positions, rows);
 }
 
-/* ---- BERT ---- */
+/* ---- transformers ---- */
 
-static danaus_status configure_bert(danaus_model *model, const json_t *config)
+static danaus_status configure_blocks(
+    danaus_model *model, const json_t *config, const block_fields *fields)
 {
     span position = { "absolute", strlen("absolute") };
     bert *m = model->own;
     transformer *blocks = model->blocks;
-    TRY(configure(model, config));
+    TRY(configure(model, config, fields));
     TRY(dn_transformer_config(blocks, config, &m->config.blocks));
     TRY(dn_json_text(config, "position_embedding_type", &position));
     if (!dn_span_is(position, "absolute"))
@@ -66,24 +134,35 @@ static danaus_status configure_bert(danaus_model *model, const json_t *config)
     return DANAUS_OK;
 }
 
-static danaus_status bind_bert(danaus_model *model, const json_t *config, binder *b)
+static danaus_status bind_blocks(
+    danaus_model *model, binder *b, const word_names *names,
+    const transformer_names *blocks)
 {
-    static const transformer_names names = { "attention.self",
-                                             "attention.output.LayerNorm",
-                                             "output.LayerNorm" };
     bert *m = model->own;
-    const char *heads;
-    (void)config;
-    dn_words_prefix(b, &heads);
-    TRY(dn_words_bind(&m->words, b, &m->config));
-    TRY(dn_transformer_open(model->blocks, model, b, &names));
+    TRY(dn_words_bind(&m->words, b, names, &m->config));
     model->info.max_length = m->words.positions;
-    return open_head(model, b, heads);
+    return dn_transformer_open(model->blocks, model, b, blocks);
 }
 
 static const encoder bert_encoder = { .tokens = CHUNK_TOKENS,
                                       .gpu_tokens = GPU_CHUNK_TOKENS,
                                       .embed = embed };
+
+/* ---- BERT ---- */
+
+static danaus_status configure_bert(danaus_model *model, const json_t *config)
+{
+    return configure_blocks(model, config, NULL);
+}
+
+static danaus_status bind_bert(danaus_model *model, const json_t *config, binder *b)
+{
+    const bert *m = model->own;
+    const char *heads = dn_words_prefix(b, &bert_words);
+    (void)config;
+    TRY(bind_blocks(model, b, &bert_words, &bert_blocks));
+    return open_head(model, b, heads, &bert_head, m->config.blocks.activation);
+}
 
 const arch dn_arch_bert = {
     .name = "bert",
@@ -94,6 +173,75 @@ const arch dn_arch_bert = {
     .bind = bind_bert,
     .others =
         (const char *const[]){ "pooler.", "embeddings.position_ids", "cls.", NULL },
+    .encoder = &bert_encoder,
+    .compress = dn_bert_compress,
+};
+
+/* ---- RoBERTa: positions begin behind that of padding ---- */
+
+static danaus_status configure_roberta(danaus_model *model, const json_t *config)
+{
+    bert *m = model->own;
+    int64_t padding = 1;
+    TRY(configure_blocks(model, config, NULL));
+    TRY(dn_json_integer(config, "pad_token_id", &padding));
+    if (padding >= m->config.positions - 1)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "max_position_embeddings %" PRId64
+            " leaves no position behind that of pad_token_id %" PRId64,
+            m->config.positions, padding);
+    m->config.first = padding + 1;
+    return DANAUS_OK;
+}
+
+/* The head has GELU, whatever blocks have. */
+static danaus_status bind_roberta(danaus_model *model, const json_t *config, binder *b)
+{
+    const char *heads = dn_words_prefix(b, &roberta_words);
+    (void)config;
+    TRY(bind_blocks(model, b, &roberta_words, &bert_blocks));
+    return open_head(model, b, heads, &roberta_head, DANAUS_GELU);
+}
+
+const arch dn_arch_roberta = {
+    .name = "roberta",
+    .types = { { .name = "roberta" },
+               { .name = "xlm-roberta" },
+               { .name = "camembert" } },
+    .mixer = &dn_transformer_mixer,
+    .size = sizeof(bert),
+    .configure = configure_roberta,
+    .bind = bind_roberta,
+    .others = (const char *const[]){ "pooler.", "embeddings.position_ids", NULL },
+    .encoder = &bert_encoder,
+    .compress = dn_bert_compress,
+};
+
+/* ---- DistilBERT ---- */
+
+static danaus_status configure_distil(danaus_model *model, const json_t *config)
+{
+    return configure_blocks(model, config, &distil_fields);
+}
+
+static danaus_status bind_distil(danaus_model *model, const json_t *config, binder *b)
+{
+    const bert *m = model->own;
+    const char *heads = dn_words_prefix(b, &distil_words);
+    (void)config;
+    TRY(bind_blocks(model, b, &distil_words, &distil_blocks));
+    return open_head(model, b, heads, &distil_head, m->config.blocks.activation);
+}
+
+const arch dn_arch_distilbert = {
+    .name = "distilbert",
+    .types = { { .name = "distilbert" } },
+    .mixer = &dn_transformer_mixer,
+    .size = sizeof(bert),
+    .configure = configure_distil,
+    .bind = bind_distil,
+    .others = (const char *const[]){ "embeddings.position_ids", NULL },
     .encoder = &bert_encoder,
     .compress = dn_bert_compress,
 };
@@ -111,7 +259,7 @@ static danaus_status configure_m2(danaus_model *model, const json_t *config)
 {
     bert *m = model->own;
     m2 *blocks = model->blocks;
-    TRY(configure(model, config));
+    TRY(configure(model, config, NULL));
     blocks->input_epsilon = INPUT_EPSILON;
     blocks->filter.length = m->config.positions;
     TRY(dn_config_size(config, "long_conv_l_max", MOST_TOKENS, &blocks->filter.length));
@@ -142,15 +290,14 @@ static danaus_status bind_m2(danaus_model *model, const json_t *config, binder *
                                     "attention.layernorm", "mlp.layernorm" };
     bert *m = model->own;
     m2 *blocks = model->blocks;
-    const char *heads;
-    dn_words_prefix(b, &heads);
+    const char *heads = dn_words_prefix(b, &bert_words);
     TRY(dn_m2_decide(blocks, b, config, &names));
     blocks->taken = MIN(blocks->filter.length, m->config.positions);
-    TRY(dn_words_bind(&m->words, b, &m->config));
+    TRY(dn_words_bind(&m->words, b, &bert_words, &m->config));
     TRY(dn_m2_open_blocks(blocks, model, b, &names));
     TRY(open_pooler(model, b));
     model->info.max_length = blocks->taken;
-    return open_head(model, b, heads);
+    return open_head(model, b, heads, &bert_head, m->config.blocks.activation);
 }
 
 static const encoder m2_encoder = { .tokens = M2_CHUNK_TOKENS,

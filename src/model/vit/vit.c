@@ -93,8 +93,14 @@ static danaus_status configure_vit(danaus_model *model, const json_t *config)
 
 static danaus_status bind_vit(danaus_model *model, const json_t *config, binder *b)
 {
-    static const transformer_names names = { "attention.attention", "layernorm_after",
-                                             "layernorm_before" };
+    static const transformer_names names = {
+        "encoder.layer.",
+        { "attention.attention.query", "attention.attention.key",
+          "attention.attention.value", "attention.output.dense", "intermediate.dense",
+          "output.dense" },
+        "layernorm_after",
+        "layernorm_before"
+    };
     vit *m = model->own;
     transformer *blocks = model->blocks;
     const int64_t place[] = { 1, tokens_of(m), m->sizes.width },

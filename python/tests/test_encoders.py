@@ -1,0 +1,199 @@
+"""Encoders that run in C, beside those of transformers with the same random weights."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import danaus
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+WORDS = 61
+PLACES = 48
+SIZES = {
+    "vocab_size": WORDS, "hidden_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 3, "intermediate_size": 40, "hidden_act": "gelu",
+    "max_position_embeddings": PLACES, "initializer_range": 0.3,
+}  # fmt: skip
+DISTIL = {
+    "hidden_size": "dim", "intermediate_size": "hidden_dim", "hidden_act": "activation",
+    "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+}  # fmt: skip
+# A family's classes, fields of its own, its names of fields, and tokens that it takes.
+KINDS = {
+    "bert": ("Bert", {}, {}, PLACES),
+    "roberta": ("Roberta", {"type_vocab_size": 1}, {}, PLACES - 2),
+    "xlm-roberta": ("XLMRoberta", {"layer_norm_eps": 1e-5}, {}, PLACES - 2),
+    "camembert": ("Camembert", {"pad_token_id": 3}, {}, PLACES - 4),
+    "distilbert": ("DistilBert", {}, DISTIL, PLACES),
+}
+ROBERTA = ("roberta", "xlm-roberta", "camembert")
+
+
+def make(kind: str, what: str = "Model", seed: int = 0, **changes):
+    """A random model of transformers whose biases and norms are far from 0 and 1."""
+    family, own, names, _ = KINDS[kind]
+    sizes = {names.get(name, name): v for name, v in (SIZES | own | changes).items()}
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{family}Config")(**sizes)
+    model = getattr(transformers, f"{family}{what}")(config).eval()
+    for p in model.parameters():
+        if p.dim() == 1:
+            torch.nn.init.normal_(p, mean=0.5)
+    return model
+
+
+def pool(folder, first: bool, normalize: bool):
+    """Writes what sentence-transformers write about pooling."""
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    modules += [("Normalize", "2_Normalize")] * normalize
+    listed = [
+        {"type": f"sentence_transformers.models.{name}", "path": path}
+        for name, path in modules
+    ]
+    flags = {"pooling_mode_cls_token": first, "pooling_mode_mean_tokens": not first}
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(flags))
+
+
+def sequences_of(rng, count: int, longest: int) -> list[list[int]]:
+    """Sequences without the token of padding, whose position differs in RoBERTa."""
+    lengths = rng.integers(1, longest, count, endpoint=True)
+    return [rng.integers(4, WORDS, n).tolist() for n in lengths]
+
+
+def embeddings_of(model, sequences, first=False, normalize=True) -> np.ndarray:
+    found = []
+    for ids in sequences:
+        with torch.inference_mode():
+            rows = model(torch.tensor([ids])).last_hidden_state[0]
+        pooled = rows[0] if first else rows.mean(0)
+        found += [torch.nn.functional.normalize(pooled, dim=0) if normalize else pooled]
+    return torch.stack(found).numpy()
+
+
+def expect_close(found: np.ndarray, wanted: np.ndarray, most: float = 2e-6):
+    assert found.shape == wanted.shape and found.dtype == np.float32
+    error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+    assert error < most, error
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [
+    {}, {"hidden_act": "gelu_new", "num_hidden_layers": 4},
+    {"num_attention_heads": 1, "hidden_size": 17, "hidden_act": "relu"},
+    {"num_attention_heads": 24, "intermediate_size": 7},
+])  # fmt: skip
+def test_embeddings_are_those_of_transformers(rng, tmp_path, kind, change):
+    reference = make(kind, **change)
+    reference.save_pretrained(tmp_path)
+    parameters = sum(p.numel() for p in reference.parameters())
+    reference = reference.double()
+    longest = KINDS[kind][3]
+    sequences = [*sequences_of(rng, 30, longest), [5], [7] * longest]
+    for first in False, True:
+        for normalize in False, True:
+            pool(tmp_path, first, normalize)
+            model = danaus.Model(tmp_path)
+            found = model.embed_tokens(sequences)
+            expect_close(found, embeddings_of(reference, sequences, first, normalize))
+    info = model.describe()
+    assert info.architecture == ("roberta" if kind in ROBERTA else kind)
+    assert (info.max_length, info.vocabulary) == (longest, WORDS)
+    pooler = sum(p.numel() for n, p in reference.named_parameters() if "pooler" in n)
+    assert info.parameters == parameters - pooler
+    with pytest.raises(ValueError, match=f"1 to {longest} are possible"):
+        model.embed_tokens([[5] * (longest + 1)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tied", [True, False])
+def test_words_are_scored_as_by_transformers(rng, tmp_path, kind, tied):
+    reference = make(kind, "ForMaskedLM", hidden_act="relu", tie_word_embeddings=tied)
+    reference.save_pretrained(tmp_path)
+    model = danaus.Model(tmp_path)
+    reference = reference.double()
+    for ids in sequences_of(rng, 5, 30):
+        places = rng.integers(0, len(ids), 3).tolist()
+        with torch.inference_mode():
+            wanted = reference(torch.tensor([ids])).logits[0, places].numpy()
+        expect_close(model.fill_tokens(ids, places), wanted)
+    sequences = sequences_of(rng, 5, 30)
+    encoder = getattr(reference, reference.base_model_prefix)
+    expect_close(model.embed_tokens(sequences), embeddings_of(encoder, sequences))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_are_compressed_and_saved(rng, tmp_path, kind):
+    make(kind).save_pretrained(tmp_path / "whole")
+    model = danaus.Model(tmp_path / "whole")
+    sequences = sequences_of(rng, 150, 20)
+    wanted, dense = model.embed_tokens(sequences), model.describe().linear_parameters
+    for given in sequences, None:
+        model = danaus.Model(tmp_path / "whole")
+        model.compress(*([given] if given else []), params=0.8)
+        small = model.embed_tokens(sequences)
+        assert model.describe().linear_parameters <= 0.8 * dense
+        alike = (small * wanted).sum(1).mean()
+        assert alike > (0.9 if given else 0.5), alike
+        model.save(tmp_path / "small")
+        again = danaus.Model(tmp_path / "small")
+        expect_close(again.embed_tokens(sequences), small)
+
+
+def test_half_precision_files_are_read(rng, tmp_path):
+    reference = make("roberta")
+    reference.half().save_pretrained(tmp_path)
+    sequences = sequences_of(rng, 5, 30)
+    found = danaus.Model(tmp_path).embed_tokens(sequences)
+    expect_close(found, embeddings_of(reference.double(), sequences))
+
+
+def test_sentence_transformers_folders_run(rng, tmp_path):
+    st = pytest.importorskip("sentence_transformers")
+    modules = pytest.importorskip("sentence_transformers.models")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    make("distilbert", vocab_size=len(words)).save_pretrained(tmp_path / "plain")
+    tokenizer.save_pretrained(tmp_path / "plain")
+    theirs = st.SentenceTransformer(modules=[
+        modules.Transformer(str(tmp_path / "plain"), max_seq_length=16),
+        modules.Pooling(24, pooling_mode="cls"),
+    ])  # fmt: skip
+    theirs.save(str(tmp_path / "saved"))
+    texts = ["a b c", "p", "", "a " * 40]
+    found = danaus.Model(tmp_path / "saved").embed(texts)
+    expect_close(found, theirs.encode(texts), 1e-5)
+
+
+def change_config(folder, **changes):
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in config.items() if v is not ...}))
+
+
+@pytest.mark.parametrize(("kind", "changes", "sentence"), [
+    ("roberta", {"pad_token_id": 47}, "leaves no position behind that of pad_token_id"),
+    ("roberta", {"pad_token_id": -1}, "pad_token_id"),
+    ("roberta", {"position_embedding_type": "relative_key"}, "relative_key"),
+    ("roberta", {"num_attention_heads": 5}, "hidden_size 24 is no multiple of"),
+    ("roberta", {"hidden_act": "mish"}, 'hidden_act "mish" is not one of'),
+    ("roberta", {"max_position_embeddings": 50}, "position_embeddings.weight is"),
+    ("distilbert", {"n_heads": 5}, "dim 24 is no multiple of n_heads 5"),
+    ("distilbert", {"activation": "mish"}, 'activation "mish" is not one of'),
+    ("distilbert", {"n_layers": 3}, "transformer.layer.2.attention.q_lin.weight is"),
+    ("distilbert", {"dim": ...}, '"dim" is missing'),
+    ("bert", {"model_type": "mpnet"}, '"mpnet" is not one that danaus runs'),
+])  # fmt: skip
+def test_what_does_not_fit_has_a_sentence(tmp_path, kind, changes, sentence):
+    make(kind).save_pretrained(tmp_path)
+    change_config(tmp_path, **changes)
+    with pytest.raises((ValueError, NotImplementedError), match=sentence):
+        danaus.Model(tmp_path)
