@@ -39,14 +39,33 @@ typedef struct nn_sequences {
 
 /* For each sequence and each of `heads` slices of a row
 
-       y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(width / heads)) v[s]. */
+       y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(width / heads)) v[s]
+
+   with s < t + window and t < s + window. */
 typedef struct nn_attention {
     nn_sequences sequences;
     int64_t width, heads;
+    int64_t pitch;  /* from a row of q, k and v to the next; 0: width */
+    int64_t window; /* 0: all rows of the sequence */
     const void *q, *k, *v;
     void *y;
     danaus_dtype dtype;
 } nn_attention;
+
+/* Rotary positions of rows x[rows][pitch], in place. Each head of a row has pairs of numbers a, b
+   that are head / 2 apart:
+
+       a' = a cos - b sin,  b' = b cos + a sin
+
+   with cosines in the first half of a row of `turns` and sines in the second. Row r has the row
+   positions[r] of it. */
+typedef struct nn_rotary {
+    int64_t rows, width, pitch, head; /* width: a multiple of head, which is even */
+    const int32_t *positions;
+    const float *turns; /* [positions][head] */
+    void *x;
+    danaus_dtype dtype;
+} nn_rotary;
 
 /* The mean of each sequence's rows, or its first row; then scaled to length 1 if asked. */
 typedef struct nn_pool {
@@ -177,7 +196,7 @@ typedef struct nn_norm_gradient {
 } nn_norm_gradient;
 
 typedef struct nn_attention_gradient {
-    nn_attention of; /* y is not used */
+    nn_attention of; /* y is not used; there is no window, and the pitch is the width */
     const float *dy;
     float *dq, *dk, *dv;
 } nn_attention_gradient;
@@ -196,6 +215,7 @@ struct nn_backend {
     danaus_status (*lookup)(danaus_device *dev, const nn_lookup *o);
     danaus_status (*norm)(danaus_device *dev, const nn_norm *o);
     danaus_status (*attention)(danaus_device *dev, const nn_attention *o);
+    danaus_status (*rotary)(danaus_device *dev, const nn_rotary *o);
     danaus_status (*pool)(danaus_device *dev, const nn_pool *o);
     danaus_status (*activate)(danaus_device *dev, const nn_activation *o);
     danaus_status (*sine)(danaus_device *dev, const nn_sine *o);

@@ -1,7 +1,7 @@
 /* Softmax attention by tensor cores: the text, executed by threads of the processor
    (emulator/warps.h), against plain sums in f64: types, heads of any number, sequences shorter
-   and longer than a tile, rows that are aligned to an element alone. Nothing but y is
-   written. */
+   and longer than a tile, windows, rows that are aligned to an element alone or lie apart.
+   Nothing but y is written. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "emulator/run_text.h"
@@ -42,14 +42,17 @@ static const char launch_attention[] =
 static void plain(
     const job *j, danaus_dtype dtype, int64_t from, int64_t length, int64_t t, value *y)
 {
-    int64_t width = j->size[1], head = width / j->size[2];
+    int64_t pitch = j->size[3], head = j->size[1] / j->size[2];
     double weights[MOST_LENGTH], most = -INFINITY, largest = 0, sum = 0;
     double unit = precision_of(dtype).unit;
     for (int64_t s = 0; s < length; s++) {
         double score = 0, size = 0;
+        weights[s] = -INFINITY;
+        if (j->size[4] && llabs(s - t) >= j->size[4])
+            continue;
         for (int64_t c = 0; c < head; c++) {
-            double term = element_get(dtype, j->in[0], from + t * width + c).re *
-                          element_get(dtype, j->in[1], from + s * width + c).re;
+            double term = element_get(dtype, j->in[0], from + t * pitch + c).re *
+                          element_get(dtype, j->in[1], from + s * pitch + c).re;
             score += term;
             size += fabs(term);
         }
@@ -64,7 +67,7 @@ static void plain(
     for (int64_t c = 0; c < head; c++) {
         value v = { 0, 0 };
         for (int64_t s = 0; s < length; s++) {
-            double x = element_get(dtype, j->in[2], from + s * width + c).re / sum;
+            double x = element_get(dtype, j->in[2], from + s * pitch + c).re / sum;
             v.re += weights[s] * x;
             v.im += (weights[s] * rounded + 0x1p-25) * fabs(x);
         }
@@ -80,7 +83,9 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
     int64_t most, heads = rng_int(r, 1, 2), width = head * heads, blocks = 0;
     assert_true(dn_gpu_attention(&facts, head, dtype, &a, &most));
     assert_int_equal(a.row, GPU_NN_ATTENTION_MMA);
-    job j = { .size = { 0, width, heads },
+    int64_t pitch = width * rng_int(r, 1, 2) + rng_int(r, 0, 1) * 8;
+    int64_t window = rng_int(r, 0, 1) ? rng_int(r, 1, 90) : 0;
+    job j = { .size = { 0, width, heads, pitch, window },
               .number = { (float)rng_int(r, 1, 16) / sqrtf((float)head) },
               .sequences = rng_int(r, 1, 3) };
     for (int64_t i = 0; i < j.sequences; i++) {
@@ -90,7 +95,7 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
     }
     array x[3], y = array_make(dtype, j.offset[j.sequences] * width);
     for (int i = 0; i < 3; i++) {
-        x[i] = array_random(r, dtype, y.count);
+        x[i] = array_random(r, dtype, j.offset[j.sequences] * pitch);
         j.in[i] = x[i].data;
     }
     j.out[0] = y.data;
@@ -100,7 +105,7 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
         for (int64_t row = j.offset[i], at; row < j.offset[i + 1]; row++)
             for (int64_t h = 0; h < heads; h++) {
                 value wanted[512];
-                at = j.offset[i] * width + h * head;
+                at = j.offset[i] * pitch + h * head;
                 plain(
                     &j, dtype, at, j.offset[i + 1] - j.offset[i], row - j.offset[i],
                     wanted);
@@ -109,10 +114,10 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
                         element_get(dtype, y.data, row * width + h * head + c).re;
                     if (!(fabs(v - wanted[c].re) <= wanted[c].im))
                         fail_msg(
-                            "%s, heads of %d, number %d of row %d is %.9g, not %.9g "
-                            "within %g",
-                            danaus_dtype_name(dtype), (int)head, (int)c, (int)row, v,
-                            wanted[c].re, wanted[c].im);
+                            "%s, heads of %d, window %d, number %d of row %d is "
+                            "%.9g, not %.9g within %g",
+                            danaus_dtype_name(dtype), (int)head, (int)window, (int)c,
+                            (int)row, v, wanted[c].re, wanted[c].im);
                 }
             }
     array_expect_guards(&y);
@@ -140,7 +145,7 @@ static void y_is_that_of_plain_sums(void **state)
         attention_function *launch;
         void *library = load_program(launch_attention, defines, &launch);
         check(&r, launch, dtype, heads[i]);
-        for (int more = 0; more < 3; more++)
+        for (int more = 0; more < 7; more++)
             check(&r, launch, dtype, rng_int(&r, heads[i] - 15, heads[i]));
         assert_int_equal(dlclose(library), 0);
     }

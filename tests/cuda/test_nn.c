@@ -101,6 +101,21 @@ static void no_operation_is_missing(void **state)
         assert_memory_not_equal(at + i * sizeof function, &none, sizeof function);
 }
 
+static int32_t *put_integers(const int32_t *from, int64_t count)
+{
+    void *memory;
+    size_t bytes = (size_t)count * sizeof *from;
+    assert_ok(danaus_alloc(gpu, bytes, &memory));
+    assert_ok(danaus_upload(gpu, memory, from, bytes));
+    return memory;
+}
+
+/* Both devices, and where each has a pair. */
+#define BOTH(i)  for (int i = 0; i < 2; i++)
+#define ON(i)    ((i) ? gpu : cpu)
+#define NN(i)    (ON(i)->backend->nn)
+#define AT(p, i) ((i) ? (p).device : (void *)(p).host)
+
 static int64_t *random_offsets(rng *r, int64_t count, int64_t most)
 {
     int64_t *offsets = calloc((size_t)count + 1, sizeof *offsets);
@@ -111,17 +126,22 @@ static int64_t *random_offsets(rng *r, int64_t count, int64_t most)
 }
 
 /* Scores are sums of `head` products of numbers in [-1, 1]; y is a mean of such numbers, by
-   weights that tensor cores round to the type of rows. */
+   weights that tensor cores round to the type of rows. Half of all have a window, and half rows
+   that lie apart. */
 static void attend(
     rng *r, int type, int64_t sequences, int64_t most, int64_t heads, int64_t head)
 {
     int64_t *offsets = random_offsets(r, sequences, most), width = heads * head;
-    int64_t numbers = offsets[sequences] * width;
+    int64_t pitch = width + rng_int(r, 0, 1) * rng_int(r, 1, 20);
+    int64_t numbers = offsets[sequences] * pitch;
     pair q = make_of(r, type, numbers), k = make_of(r, type, numbers);
-    pair v = make_of(r, type, numbers), y = make_of(r, type, numbers);
+    pair v = make_of(r, type, numbers);
+    pair y = make_of(r, type, offsets[sequences] * width);
     nn_attention o = { .sequences = { sequences, offsets },
                        .width = width,
                        .heads = heads,
+                       .pitch = pitch == width ? 0 : pitch,
+                       .window = rng_int(r, 0, 1) ? rng_int(r, 1, 90) : 0,
                        .q = q.host,
                        .k = k.host,
                        .v = v.host,
@@ -140,6 +160,38 @@ static void attend(
     free(offsets);
 }
 
+/* Turned numbers are sums of two products of numbers in [-1, 1]. */
+static void rotary_positions_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    for (int round = 0; round < rounds_of(12); round++) {
+        rng r = { (uint64_t)round };
+        int type = round % TYPES;
+        int64_t rows = rng_int(&r, 1, 80), places = rng_int(&r, 1, 40);
+        int64_t head = 2 * rng_int(&r, 1, 40), width = head * rng_int(&r, 1, 5);
+        int64_t pitch = width + rng_int(&r, 0, 9);
+        pair x = make_of(&r, type, rows * pitch), turns = make(&r, places * head);
+        int32_t positions[80];
+        for (int64_t i = 0; i < rows; i++)
+            positions[i] = (int32_t)rng_int(&r, 0, places - 1);
+        int32_t *there = put_integers(positions, rows);
+        BOTH(i)
+        assert_ok(NN(i)->rotary(
+            ON(i), &(nn_rotary){ .rows = rows,
+                                 .width = width,
+                                 .pitch = pitch,
+                                 .head = head,
+                                 .positions = i ? there : positions,
+                                 .turns = AT(turns, i),
+                                 .x = AT(x, i),
+                                 .dtype = i ? types[type].dtype : 0 }));
+        expect_same(&x, 4 * UNIT);
+        danaus_free(gpu, there);
+        end(&x);
+        end(&turns);
+    }
+}
+
 static int64_t most_head(void)
 {
     gpu_attention a;
@@ -152,7 +204,7 @@ static void attention_is_that_of_the_cpu(void **state)
 {
     (void)state;
     rng r = { 1 };
-    for (int round = 0; round < rounds_of(20); round++)
+    for (int round = 0; round < rounds_of(40); round++)
         attend(
             &r, round % TYPES, rng_int(&r, 1, 5), rng_int(&r, 1, 140),
             rng_int(&r, 1, 3), rng_int(&r, 1, 70));
@@ -249,21 +301,6 @@ static void few_taps_meet_many_sequences(void **state)
 }
 
 /* ---- what is made number by number, or row by row ---- */
-
-static int32_t *put_integers(const int32_t *from, int64_t count)
-{
-    void *memory;
-    size_t bytes = (size_t)count * sizeof *from;
-    assert_ok(danaus_alloc(gpu, bytes, &memory));
-    assert_ok(danaus_upload(gpu, memory, from, bytes));
-    return memory;
-}
-
-/* Both devices, and where each has a pair. */
-#define BOTH(i)  for (int i = 0; i < 2; i++)
-#define ON(i)    ((i) ? gpu : cpu)
-#define NN(i)    (ON(i)->backend->nn)
-#define AT(p, i) ((i) ? (p).device : (void *)(p).host)
 
 static void norms_are_those_of_the_cpu(rng *r, int type, int64_t rows, int64_t width)
 {
@@ -475,6 +512,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_operation_is_missing),
         cmocka_unit_test(attention_is_that_of_the_cpu),
+        cmocka_unit_test(rotary_positions_are_those_of_the_cpu),
         cmocka_unit_test(wide_heads_are_refused),
         cmocka_unit_test(many_sequences_are_pooled),
         cmocka_unit_test(few_taps_meet_many_sequences),

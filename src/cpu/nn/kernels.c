@@ -95,6 +95,24 @@ static void lookup(const nn_lookup *o, range rows)
     }
 }
 
+static void rotary(const nn_rotary *o, range rows)
+{
+    int64_t half = o->head / 2;
+    for (int64_t r = rows.from; r < rows.to; r++) {
+        const float *cosines = o->turns + o->positions[r] * o->head;
+        const float *sines = cosines + half;
+        float *x = (float *)o->x + r * o->pitch;
+        for (int64_t at = 0; at < o->width; at += o->head) {
+            float *restrict a = x + at, *restrict b = a + half;
+            for (int64_t i = 0; i < half; i++) {
+                float turned = a[i] * cosines[i] - b[i] * sines[i];
+                b[i] = b[i] * cosines[i] + a[i] * sines[i];
+                a[i] = turned;
+            }
+        }
+    }
+}
+
 static void pool(const nn_pool *o, int64_t sequence)
 {
     int64_t n = o->width, first = o->sequences.offsets[sequence];
@@ -234,11 +252,29 @@ static void likelihood(const nn_likelihood *o, range rows)
     }
 }
 
+/* The keys that a query of a sequence sees. */
+static range keys_of(const nn_attention *o, int64_t query, int64_t length)
+{
+    if (!o->window)
+        return (range){ 0, length };
+    return (range){ MAX(query - o->window + 1, 0), MIN(query + o->window, length) };
+}
+
+/* Turns a query's scores of some keys into weights, 0 for keys that it does not see. Returns
+   their sum. */
+static float weigh(float *scores, range all, range seen)
+{
+    int64_t before = seen.from - all.from, after = all.to - seen.to;
+    memset(scores, 0, (size_t)before * sizeof *scores);
+    memset(scores + seen.to - all.from, 0, (size_t)after * sizeof *scores);
+    return exponentials(scores + before, seen.to - seen.from);
+}
+
 static void attention(
     const nn_attention *o, int64_t first, int64_t length, int64_t head, float *scratch)
 {
-    int64_t n = o->width, d = n / o->heads, at = first * n + head * d;
-    int64_t padded = ROUND_UP(length, NN_KEYS_UNIT);
+    int64_t width = o->width, n = o->pitch ? o->pitch : width, d = width / o->heads;
+    int64_t padded = ROUND_UP(length, NN_KEYS_UNIT), at = first * n + head * d;
     float *keys = scratch; /* [d][padded]; keys beyond the length may hold anything */
     float *scores = keys + d * padded, *queries = scores + NN_QUERIES * padded;
     const float *q = (const float *)o->q + at, *k = (const float *)o->k + at;
@@ -246,22 +282,26 @@ static void attention(
     for (int64_t t = 0; t < length; t++)
         for (int64_t i = 0; i < d; i++)
             keys[i * padded + t] = k[t * n + i];
-    matrices qk = { length, d, queries, keys, scores, d, padded, padded };
-    matrices pv = { d, length, scores, (const float *)o->v + at, NULL, padded, n, n };
+    matrices qk = { 0, d, queries, NULL, scores, d, padded, padded };
+    matrices pv = { d, 0, scores, NULL, NULL, padded, n, width };
     for (int64_t t = 0; t < length; t += NN_QUERIES) {
         int64_t rows = MIN(length - t, NN_QUERIES);
+        range all = { keys_of(o, t, length).from, keys_of(o, t + rows - 1, length).to };
         for (int64_t r = 0; r < rows; r++)
             for (int64_t i = 0; i < d; i++)
                 queries[r * d + i] = q[(t + r) * n + i] * scale;
+        qk.n = pv.k = all.to - all.from;
+        qk.b = keys + all.from;
         multiply(&qk, rows);
         float sums[NN_QUERIES];
         for (int64_t r = 0; r < rows; r++)
-            sums[r] = exponentials(scores + r * padded, length);
-        pv.c = (float *)o->y + at + t * n;
+            sums[r] = weigh(scores + r * padded, all, keys_of(o, t + r, length));
+        pv.b = (const float *)o->v + at + all.from * n;
+        pv.c = (float *)o->y + (first + t) * width + head * d;
         multiply(&pv, rows);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t i = 0; i < d; i++)
-                pv.c[r * n + i] /= sums[r];
+                pv.c[r * width + i] /= sums[r];
     }
 }
 
@@ -390,10 +430,21 @@ static void attention_gradient(
 
 extern const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA);
 
-const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = {
-    norm,   lookup,        attention,          pool,
-    sine,   turn_rows,     short_conv,         multiply_numbers,
-    outer,  contract,      likelihood,         gate,
-    score,  norm_gradient, attention_gradient, activation_gradient,
-    patches
-};
+const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = { norm,
+                                                     lookup,
+                                                     attention,
+                                                     rotary,
+                                                     pool,
+                                                     sine,
+                                                     turn_rows,
+                                                     short_conv,
+                                                     multiply_numbers,
+                                                     outer,
+                                                     contract,
+                                                     likelihood,
+                                                     gate,
+                                                     score,
+                                                     norm_gradient,
+                                                     attention_gradient,
+                                                     activation_gradient,
+                                                     patches };

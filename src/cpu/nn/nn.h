@@ -38,6 +38,7 @@ struct nn_code {
     void (*attention)(
         const nn_attention *o, int64_t first, int64_t length, int64_t head,
         float *scratch);
+    void (*rotary)(const nn_rotary *o, range rows);
     void (*pool)(const nn_pool *o, int64_t sequence);
     void (*sine)(const nn_sine *o, range rows);
     void (*turn)(const nn_turn *o, range rows);

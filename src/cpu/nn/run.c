@@ -42,6 +42,12 @@ static void lookup_task(void *arg, int i)
     run->code->lookup(run->o, rows_of(run, i));
 }
 
+static void rotary_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->rotary(run->o, rows_of(run, i));
+}
+
 static void pool_task(void *arg, int i)
 {
     const rows_run *run = arg;
@@ -146,6 +152,11 @@ static danaus_status cpu_norm(danaus_device *dev, const nn_norm *o)
 static danaus_status cpu_lookup(danaus_device *dev, const nn_lookup *o)
 {
     return run_rows(dev, o, o->rows, o->width, 1, lookup_task);
+}
+
+static danaus_status cpu_rotary(danaus_device *dev, const nn_rotary *o)
+{
+    return run_rows(dev, o, o->rows, o->width, 1, rotary_task);
 }
 
 static danaus_status cpu_pool(danaus_device *dev, const nn_pool *o)
@@ -331,6 +342,7 @@ const nn_backend dn_cpu_nn = {
     .lookup = cpu_lookup,
     .norm = cpu_norm,
     .attention = cpu_attention,
+    .rotary = cpu_rotary,
     .pool = cpu_pool,
     .activate = cpu_activation,
     .sine = cpu_sine,

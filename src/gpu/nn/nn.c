@@ -47,6 +47,7 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_POOL] = PLAIN("nn.cu", "pool"),
     [GPU_NN_UNIT] = PLAIN("nn.cu", "unit"),
     [GPU_NN_APPLY] = PLAIN("nn.cu", "apply"),
+    [GPU_NN_ROTARY] = PLAIN("nn.cu", "rotary"),
     [GPU_NN_LIKELIHOOD] = PLAIN("nn.cu", "likelihood"),
     [GPU_NN_SCORE] = PLAIN("nn.cu", "score"),
     [GPU_NN_PATCHES] = PLAIN("nn.cu", "patches"),

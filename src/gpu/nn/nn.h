@@ -18,6 +18,7 @@ typedef enum gpu_nn_row {
     GPU_NN_POOL,
     GPU_NN_UNIT,
     GPU_NN_APPLY,
+    GPU_NN_ROTARY,
     GPU_NN_LIKELIHOOD,
     GPU_NN_SCORE,
     GPU_NN_PATCHES,

@@ -71,7 +71,8 @@ static danaus_status run_attention(gpu_device *d, const nn_attention *o)
             head, most);
     nn_job job = { .in = { o->q, o->k, o->v },
                    .out = { o->y },
-                   .size = { 0, o->width, o->heads },
+                   .size = { 0, o->width, o->heads, o->pitch ? o->pitch : o->width,
+                             o->window },
                    .number = { 1 / sqrtf((float)head) } };
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
         int64_t tiles = 0, count = take_sequences(&job, &o->sequences, at);
@@ -147,6 +148,10 @@ OPERATION(
     .in = { o->word, o->position, o->type }, .out = { o->y },
     .ids = { o->ids, o->positions }, .size = { o->rows, o->width })
 OPERATION(
+    rotary, nn_rotary, GPU_NN_ROTARY, o->dtype, dn_gpu_nn_launch(o->rows),
+    .in = { o->turns }, .out = { o->x }, .ids = { o->positions },
+    .size = { o->rows, o->width, o->pitch, o->head })
+OPERATION(
     norm, nn_norm, GPU_NN_NORM, o->dtype, dn_gpu_nn_norms(o->rows),
     .in = { o->x, o->more, o->scale, o->shift }, .out = { o->y, o->sum },
     .size = { o->rows, o->width }, .number = { o->epsilon },
@@ -200,6 +205,7 @@ const nn_backend dn_gpu_nn_backend = {
     .lookup = lookup,
     .norm = norm,
     .attention = attention,
+    .rotary = rotary,
     .pool = pool,
     .activate = activate,
     .sine = sine,

@@ -2,8 +2,8 @@
 
        y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(head)) v[s],
 
-   heads being slices of `head` numbers of rows [rows][width]. HEAD is head, rounded up to
-   a multiple of COLUMNS.
+   with |s - t| < window, unless the window is 0. Heads are slices of `head` numbers of rows. HEAD
+   is head, rounded up to a multiple of COLUMNS.
 
    A block computes QUERIES rows of y for one head. KEYS rows of k are scored at a time. Earlier
    sums are scaled down whenever a greater score comes (Milakov, Gimelshein, arXiv 1805.02867),
@@ -30,7 +30,7 @@ typedef struct ALIGNED(16) {
 
 /* `rows` rows of a head to lines of HEAD, all that is beyond them zero. */
 FN void read_tile(
-    const GLOBAL X *RESTRICT x, int64 first, int64 rows, int64 width, int head,
+    const GLOBAL X *RESTRICT x, int64 first, int64 rows, int64 pitch, int head,
     LOCAL S *to)
 {
     ROLL for (int i = THREAD; i < KEYS * HEAD; i += THREADS)
@@ -38,14 +38,24 @@ FN void read_tile(
         int r = i / HEAD, c = i % HEAD;
         S v = 0;
         if (first + r < rows && c < head)
-            v = load(x[(first + r) * width + c]);
+            v = load(x[(first + r) * pitch + c]);
         to[r * LINE + c] = v;
     }
 }
 
-/* p[query][key] of ROWS queries and the keys `key` and `key + COLUMNS`. */
+/* True if a query sees key `key` of a tile of `keys`; `place` is where the query would be in that
+   tile. */
+FN int sees(int64 place, int key, int keys, int64 window)
+{
+    int64 distance = key > place ? key - place : place - key;
+    return key < keys && (!window || distance < window);
+}
+
+/* p[query][key] of ROWS queries and the keys `key` and `key + COLUMNS`; `from` is where the first
+   query of all would be in the tile of keys. */
 FN void score(
-    const LOCAL S *q, const LOCAL S *k, int query, int key, int keys, S scale, LOCAL S *p)
+    const LOCAL S *q, const LOCAL S *k, int query, int key, int keys, int64 from,
+    int64 window, S scale, LOCAL S *p)
 {
     S sum[ROWS][2] = { { 0 } };
     ROLL for (int c = 0; c < HEAD; c += 4)
@@ -65,9 +75,11 @@ FN void score(
     }
     UNROLL
     for (int r = 0; r < ROWS; r++) {
-        p[(query + r) * KEYS + key] = key < keys ? sum[r][0] * scale : NONE;
+        int64 place = from + query + r;
+        p[(query + r) * KEYS + key] =
+            sees(place, key, keys, window) ? sum[r][0] * scale : NONE;
         p[(query + r) * KEYS + key + COLUMNS] =
-            key + COLUMNS < keys ? sum[r][1] * scale : NONE;
+            sees(place, key + COLUMNS, keys, window) ? sum[r][1] * scale : NONE;
     }
 }
 
@@ -88,7 +100,7 @@ KERNEL attention(TABLE(job) t)
     const GLOBAL X *queries = (const GLOBAL X *)j->in[0];
     const GLOBAL X *keys_of = (const GLOBAL X *)j->in[1];
     const GLOBAL X *values = (const GLOBAL X *)j->in[2];
-    int64 width = j->size[1];
+    int64 width = j->size[1], pitch = j->size[3], window = j->size[4];
     int heads = (int)j->size[2], head = (int)(width / heads);
     int64 tile = BLOCK / heads, s = 0, length = j->offset[1] - j->offset[0];
     ROLL while (tile >= (length + QUERIES - 1) / QUERIES)
@@ -97,20 +109,25 @@ KERNEL attention(TABLE(job) t)
         s++;
         length = j->offset[s + 1] - j->offset[s];
     }
-    int64 from = j->offset[s] * width + BLOCK % heads * head, first = tile * QUERIES;
+    int64 from = j->offset[s] * pitch + BLOCK % heads * head, first = tile * QUERIES;
+    int64 begin = 0, end = length; /* of keys that some query sees */
+    if (window && first + 1 > window)
+        begin = (first + 1 - window) / KEYS * KEYS;
+    if (window && first + QUERIES + window - 1 < length)
+        end = first + QUERIES + window - 1;
     int row = THREAD / 4, quarter = THREAD % 4;
     int rows = THREAD / COLUMNS * ROWS, column = THREAD % COLUMNS;
     S own[ROWS][OWN] = { { 0 } };
     query of = { NONE, 0 };
-    read_tile(queries + from, first, length, width, head, q);
-    ROLL for (int64 at = 0; at < length; at += KEYS)
+    read_tile(queries + from, first, length, pitch, head, q);
+    ROLL for (int64 at = begin; at < end; at += KEYS)
     {
         int keys = length - at < KEYS ? (int)(length - at) : KEYS;
-        read_tile(keys_of + from, at, length, width, head, k);
+        read_tile(keys_of + from, at, length, pitch, head, k);
         BARRIER();
-        score(q, k, rows, column, keys, j->number[0], p);
+        score(q, k, rows, column, keys, first - at, window, j->number[0], p);
         BARRIER();
-        read_tile(values + from, at, length, width, head, k);
+        read_tile(values + from, at, length, pitch, head, k);
         LOCAL S *mine = p + row * KEYS + quarter * (KEYS / 4);
         S most = NONE, sum = 0;
         UNROLL
@@ -156,7 +173,8 @@ KERNEL attention(TABLE(job) t)
     for (int r = 0; r < ROWS; r++) {
         const LOCAL S *parts = some[rows + r];
         S sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-        GLOBAL X *y = (GLOBAL X *)j->out[0] + from + (first + rows + r) * width;
+        GLOBAL X *y = (GLOBAL X *)j->out[0] + BLOCK % heads * head +
+                      (j->offset[s] + first + rows + r) * width;
         UNROLL
         for (int c = 0; c < OWN; c++)
             if (first + rows + r < length && column + c * COLUMNS < head)

@@ -18,24 +18,45 @@ typedef float S;
 #define PITCH   (2 * HEAD + 16) /* bytes of a row in shared memory */
 #define TILE    (KEYS * PITCH)
 #define NONE    (-3.0e38f)
+#define LEAST   (-1.0e30f) /* below all scores, and far above NONE */
 
 /* Copies KEYS rows of a head to shared memory; rows that do not exist are zero. */
-INLINE void fetch(const u16 *x, i64 first, i64 rows, i64 width, int head, u32 to)
+INLINE void fetch(const u16 *x, i64 first, i64 rows, i64 pitch, int head, u32 to)
 {
-    int together = width_of(x, 2 * width);
+    int together = width_of(x, 2 * pitch);
 #pragma unroll 1
     for (int i = 0; i < HEAD / 16; i++) {
         int piece = i * THREADS + threadIdx.x;
         int row = piece / (HEAD / 8), column = piece % (HEAD / 8) * 8;
         i64 valid = first + row < rows ? 2 * (head - column) : 0;
         load_piece<16>(
-            to + row * PITCH + 2 * column, x + (valid ? (first + row) * width + column : 0),
+            to + row * PITCH + 2 * column, x + (valid ? (first + row) * pitch + column : 0),
             valid, together);
     }
 }
 
-/* scores[n] of 16 queries with keys 8 n to 8 n + 7; those of keys that are none are NONE. */
-INLINE void score(float scores[KEYS / 8][4], const u32 q[HEAD / 16][4], u32 k, i64 keys)
+/* The keys of a tile, `from` to `to` - 1, that a query sees. */
+typedef struct seen {
+    int from, to;
+} seen;
+
+INLINE int inside(i64 key) { return key < 0 ? 0 : key < KEYS ? (int)key : KEYS; }
+
+/* The query would be at `place` in the tile, which has so many keys. */
+INLINE seen keys_of(i64 place, i64 keys, i64 window)
+{
+    seen of = { 0, inside(keys) };
+    if (window) {
+        of.from = inside(place - window + 1);
+        of.to = min(of.to, inside(place + window));
+    }
+    return of;
+}
+
+/* scores[n] of 16 queries with keys 8 n to 8 n + 7; those of keys that are not seen are NONE.
+   of[] are what a lane's two queries see. */
+INLINE void
+score(float scores[KEYS / 8][4], const u32 q[HEAD / 16][4], u32 k, const seen of[2])
 {
     int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
     clear<KEYS / 8 * 4>(scores[0]);
@@ -48,13 +69,15 @@ INLINE void score(float scores[KEYS / 8][4], const u32 q[HEAD / 16][4], u32 k, i
             mma16(scores[n], q[c], pair[0], pair[1]);
             mma16(scores[n + 1], q[c], pair[2], pair[3]);
         }
-    if (keys < KEYS)
+    if (of[0].from > 0 || of[1].from > 0 || of[0].to < KEYS || of[1].to < KEYS)
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (8 * n + lane % 4 * 2 + e % 2 >= keys)
+            for (int e = 0; e < 4; e++) {
+                int key = 8 * n + lane % 4 * 2 + e % 2;
+                if (key < of[e / 2].from || key >= of[e / 2].to)
                     scores[n][e] = NONE;
+            }
 }
 
 /* The largest v among the four lanes that share a row. */
@@ -149,7 +172,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
 {
     extern __shared__ u8 memory[];
     u32 tiles = shared_address(memory);
-    i64 width = j.size[1], s = 0, length = j.offset[1] - j.offset[0];
+    i64 width = j.size[1], pitch = j.size[3], window = j.size[4];
+    i64 s = 0, length = j.offset[1] - j.offset[0];
     int heads = (int)j.size[2], head = (int)(width / heads), lane = threadIdx.x % 32;
     i64 tile = blockIdx.x / heads;
 #pragma unroll 1
@@ -158,15 +182,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
         s++;
         length = j.offset[s + 1] - j.offset[s];
     }
-    i64 from = j.offset[s] * width + blockIdx.x % heads * head;
+    i64 from = j.offset[s] * pitch + blockIdx.x % heads * head;
     const u16 *queries = (const u16 *)j.in[0] + from;
     const u16 *keys = (const u16 *)j.in[1] + from, *values = (const u16 *)j.in[2] + from;
-    i64 first = tile * QUERIES;
+    i64 first = tile * QUERIES, begin = 0, end = length; /* of keys that are seen */
+    if (window && first + 1 > window)
+        begin = (first + 1 - window) / KEYS * KEYS;
+    if (window && first + QUERIES + window - 1 < length)
+        end = first + QUERIES + window - 1;
     int row = threadIdx.x / 32 * 16; /* of a warp */
     u32 q[HEAD / 16][4];
-    fetch(queries, first, length, width, head, tiles + 2 * TILE);
-    fetch(keys, 0, length, width, head, tiles);
-    fetch(values, 0, length, width, head, tiles + TILE);
+    fetch(queries, first, length, pitch, head, tiles + 2 * TILE);
+    fetch(keys, begin, length, pitch, head, tiles);
+    fetch(values, begin, length, pitch, head, tiles + TILE);
     copy_commit();
     copy_wait<0>();
     __syncthreads();
@@ -174,22 +202,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
     for (int c = 0; c < HEAD / 16; c++)
         load_matrices(
             q[c], tiles + 2 * TILE + (row + lane % 16) * PITCH + 32 * c + lane / 16 * 16);
-    rows of = { { NONE, NONE } };
+    rows of = { { LEAST, LEAST } };
     int now = 0;
 #pragma unroll 1
-    for (i64 at = 0; at < length; at += KEYS, now = 2 * TILE - now) {
+    for (i64 at = begin; at < end; at += KEYS, now = 2 * TILE - now) {
+        i64 place = first - at + row + lane / 4;
+        const seen keys_here[2] = { keys_of(place, length - at, window),
+                                    keys_of(place + 8, length - at, window) };
         float weights[KEYS / 8][4];
         copy_wait<0>();
         __syncthreads();
-        if (at + KEYS < length) {
+        if (at + KEYS < end) {
             u32 to = tiles + 2 * TILE - now;
-            fetch(keys, at + KEYS, length, width, head, to);
-            fetch(values, at + KEYS, length, width, head, to + TILE);
+            fetch(keys, at + KEYS, length, pitch, head, to);
+            fetch(values, at + KEYS, length, pitch, head, to + TILE);
             copy_commit();
         }
-        score(weights, q, tiles + now, length - at);
+        score(weights, q, tiles + now, keys_here);
         weigh(&of, weights, j.number[0] * 1.44269504f);
         add_values(&of, weights, tiles + now + TILE);
     }
-    store_rows(&of, (u16 *)j.out[0] + from, first + row + lane / 4, length, width, head);
+    u16 *y = (u16 *)j.out[0] + j.offset[s] * width + blockIdx.x % heads * head;
+    store_rows(&of, y, first + row + lane / 4, length, width, head);
 }
