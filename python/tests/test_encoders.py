@@ -31,6 +31,12 @@ KINDS = {
     "xlm-roberta": ("XLMRoberta", {"layer_norm_eps": 1e-5}, {}, PLACES - 2),
     "camembert": ("Camembert", {"pad_token_id": 3}, {}, PLACES - 4),
     "distilbert": ("DistilBert", {}, DISTIL, PLACES),
+    "modernbert": (
+        "ModernBert",
+        {"num_hidden_layers": 4, "local_attention": 16, "pad_token_id": 0},
+        {"hidden_act": "hidden_activation"},
+        PLACES,
+    ),
 }
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
 
@@ -87,8 +93,8 @@ def expect_close(found: np.ndarray, wanted: np.ndarray, most: float = 2e-6):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", [
     {}, {"hidden_act": "gelu_new", "num_hidden_layers": 4},
-    {"num_attention_heads": 1, "hidden_size": 17, "hidden_act": "relu"},
-    {"num_attention_heads": 24, "intermediate_size": 7},
+    {"num_attention_heads": 1, "hidden_size": 18, "hidden_act": "relu"},
+    {"num_attention_heads": 12, "intermediate_size": 7},
 ])  # fmt: skip
 def test_embeddings_are_those_of_transformers(rng, tmp_path, kind, change):
     reference = make(kind, **change)

@@ -2,7 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/affine.h"
 
+#include "base/mem.h"
 #include "base/status.h"
+#include "device/backend.h"
+
+static danaus_status make_zeros(binder *b, int64_t count, const float **zeros)
+{
+    size_t bytes = (size_t)count * sizeof(float);
+    void *memory;
+    TRY(dn_memory_add(b->copies, (int64_t)bytes, &memory));
+    *zeros = memory;
+    if (b->copies->outline)
+        return DANAUS_OK;
+    void *made = dn_calloc(1, bytes);
+    if (!made)
+        return dn_fail_memory(bytes, "zeros");
+    danaus_status status = danaus_upload(b->device, memory, made, bytes);
+    dn_free(made);
+    return status;
+}
 
 danaus_status dn_affine_bind(
     affine *norm, binder *b, const char *name, int64_t width, double epsilon)
@@ -10,6 +28,8 @@ danaus_status dn_affine_bind(
     norm->epsilon = (float)epsilon;
     norm->dtype = b->dtype;
     TRY(dn_bind(b, dn_name("%s.weight", name).text, 1, &width, &norm->scale));
+    if (b->unshifted)
+        return make_zeros(b, width, &norm->shift);
     return dn_bind(b, dn_name("%s.bias", name).text, 1, &width, &norm->shift);
 }
 

@@ -13,7 +13,7 @@ typedef struct affine {
     int wide;           /* x, and y in its place, are f32, whatever the type of rows */
 } affine;
 
-/* Reads NAME.weight and NAME.bias. */
+/* Reads NAME.weight and NAME.bias, or takes zeros for the bias if b->unshifted. */
 danaus_status dn_affine_bind(
     affine *norm, binder *b, const char *name, int64_t width, double epsilon);
 

@@ -36,6 +36,7 @@ typedef struct binder {
     danaus_dtype dtype; /* of rows of tokens */
     danaus_file *file;
     device_memory *copies; /* of what does not lie in the file as it is needed */
+    int unshifted;         /* normalisations only scale: they have no bias */
     const char *prefix;    /* of all names in the file */
     char *taken;           /* for each tensor: whether it has a place */
     int problems;

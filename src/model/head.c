@@ -17,7 +17,8 @@ static danaus_status bind_bias(head *h, binder *b, const head_names *names)
 }
 
 danaus_status dn_head_open(
-    head *h, binder *b, const words *w, const head_names *names, const head_form *form)
+    head *h, binder *b, const words *w, const head_names *names, const head_form *form,
+    double epsilon)
 {
     danaus_tensor t;
     if (!dn_binder_find(b, dn_name("%s.weight", names->dense).text, &t))
@@ -33,7 +34,7 @@ danaus_status dn_head_open(
                            .dtype = b->dtype };
     TRY(dn_linear_open(&h->dense, b, names->dense, &shape));
     b->parameters += h->dense.parameters;
-    TRY(dn_affine_bind(&h->norm, b, names->norm, w->width, form->epsilon));
+    TRY(dn_affine_bind(&h->norm, b, names->norm, w->width, epsilon));
     if (dn_binder_find(b, names->table, &t))
         TRY(dn_bind_rows(
             b, names->table, 2, (const int64_t[]){ h->words, h->width }, &h->table));

@@ -30,13 +30,13 @@ typedef struct head_names {
 /* Whether layers have biases, and what follows the dense one. */
 typedef struct head_form {
     danaus_activation activation;
-    double epsilon;
     int no_dense_bias, no_bias;
 } head_form;
 
 /* Reads a head, if the file has its dense layer. The table may be that of the words. */
 danaus_status dn_head_open(
-    head *h, binder *b, const words *w, const head_names *names, const head_form *form);
+    head *h, binder *b, const words *w, const head_names *names, const head_form *form,
+    double epsilon);
 void dn_head_close(head *h);
 
 /* Bytes of device memory that a run needs, whose beginning is x[HEAD_ROWS][width], rows. */

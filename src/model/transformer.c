@@ -3,6 +3,7 @@
 #include "model/transformer.h"
 
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -26,30 +27,51 @@ danaus_status dn_transformer_config(
     return DANAUS_OK;
 }
 
+static linear *layer_of(const transformer *t, const transformer_block *b, int layer)
+{
+    return &b->linear[layer - t->begin];
+}
+
+/* True for a block that does not normalise before attend(). */
+static int reads_h(const transformer *t, const transformer_block *b)
+{
+    return t->first_reads_h && b == t->blocks;
+}
+
 static danaus_status open_block(
     const transformer *t, binder *b, const char *place, const transformer_names *names,
     transformer_block *to)
 {
-    const int64_t width = t->width, inner = t->inner;
-    const linear_shape square = { .rows = width, .cols = width };
+    const int64_t width = t->width, inner = t->inner, parts = t->begin == QKV ? 3 : 1;
+    const linear_shape square = { .rows = width,
+                                  .cols = width,
+                                  .no_bias = t->no_attention_bias };
     linear_shape shapes[BLOCK_LINEARS] = {
         [QUERY] = square,
         [KEY] = square,
-        [VALUE] = square,
+        [VALUE] = { .rows = parts * width,
+                    .cols = width,
+                    .no_bias = t->no_attention_bias },
         [OUTPUT] = square,
-        [UP] = { .rows = inner, .cols = width, .activation = t->activation },
-        [DOWN] = { .rows = width, .cols = inner },
+        [UP] = { .rows = t->gated ? 2 * inner : inner,
+                 .cols = width,
+                 .activation = t->activation,
+                 .gated = t->gated,
+                 .no_bias = t->no_mlp_bias },
+        [DOWN] = { .rows = width, .cols = inner, .no_bias = t->no_mlp_bias },
     };
-    for (int i = 0; i < BLOCK_LINEARS; i++) {
+    for (int i = t->begin; i < BLOCK_LINEARS; i++) {
         shapes[i].tokens = dn_chunk_tokens(b->device);
         shapes[i].dtype = b->dtype;
         TRY(dn_linear_open(
-            &to->linear[i], b, dn_name("%s.%s", place, names->linear[i]).text,
+            layer_of(t, to, i), b, dn_name("%s.%s", place, names->linear[i]).text,
             &shapes[i]));
     }
     TRY(dn_affine_bind(
         &to->middle, b, dn_name("%s.%s", place, names->middle).text, width,
         t->epsilon));
+    if (reads_h(t, to))
+        return DANAUS_OK;
     return dn_affine_bind(
         &to->outer, b, dn_name("%s.%s", place, names->outer).text, width, t->epsilon);
 }
@@ -58,12 +80,13 @@ danaus_status dn_transformer_open(
     transformer *t, danaus_model *model, binder *b, const transformer_names *names)
 {
     int64_t layers = t->layers;
+    int linears = BLOCK_LINEARS - t->begin;
     t->dtype = model->dtype;
-    t->blocks = dn_model_blocks(model, layers, sizeof *t->blocks, BLOCK_LINEARS);
+    t->blocks = dn_model_blocks(model, layers, sizeof *t->blocks, linears);
     if (!t->blocks)
         return DANAUS_ERR_MEMORY;
     for (int64_t i = 0; i < layers; i++) {
-        t->blocks[i].linear = model->linear + i * BLOCK_LINEARS;
+        t->blocks[i].linear = model->linear + i * linears;
         TRY(open_block(
             t, b, dn_name("%s%" PRId64, names->blocks, i).text, names, &t->blocks[i]));
     }
@@ -84,19 +107,27 @@ typedef struct transformer_run {
     danaus_device *device;
     nn_sequences sequences;
     int64_t tokens;
-    void *h, *n; /* n: what layers read, norm(h) or h */
-    void *q, *k, *v, *mixed, *inner;
+    const int32_t *positions;
+    int64_t pitch; /* of rows of q, k and v */
+    void *h, *n;   /* n: what layers read, norm(h) or h */
+    void *q, *k, *v, *mixed;
+    void *up, *inner; /* up: before the gate, or inner */
 } transformer_run;
 
 static uintptr_t lay(transformer_run *r, uintptr_t at)
 {
     const transformer *t = r->t;
     int64_t number = r->tokens * dn_size_of(t->dtype), row = t->width * number;
-    void **const arrays[] = { &r->h, &r->q, &r->k, &r->v, &r->mixed };
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        *arrays[i] = dn_cut(&at, row);
+    int joint = t->begin == QKV;
+    r->pitch = joint ? 3 * t->width : t->width;
+    r->h = dn_cut(&at, row);
+    r->q = dn_cut(&at, r->pitch * number);
+    r->k = joint ? dn_at(r->q, t->dtype, t->width) : dn_cut(&at, row);
+    r->v = joint ? dn_at(r->k, t->dtype, t->width) : dn_cut(&at, row);
+    r->mixed = dn_cut(&at, row);
     r->n = t->before ? dn_cut(&at, row) : r->h;
     r->inner = dn_cut(&at, t->inner * number);
+    r->up = t->gated ? dn_cut(&at, 2 * t->inner * number) : r->inner;
     return at;
 }
 
@@ -114,23 +145,76 @@ static void *rows_of(const void *blocks, const token_chunk *c, void *memory)
     return r.h;
 }
 
-/* q = attend(n) */
-static danaus_status attend(const transformer_run *r, const linear *w)
+static danaus_status run_layer(
+    const transformer_run *r, const transformer_block *b, int layer, const void *x,
+    void *y)
+{
+    return dn_linear_run(layer_of(r->t, b, layer), r->device, r->tokens, x, y);
+}
+
+static danaus_status turn(const transformer_run *r, const transformer_block *b, void *x)
 {
     const transformer *t = r->t;
-    TRY(dn_linear_run(&w[QUERY], r->device, r->tokens, r->n, r->q));
-    TRY(dn_linear_run(&w[KEY], r->device, r->tokens, r->n, r->k));
-    TRY(dn_linear_run(&w[VALUE], r->device, r->tokens, r->n, r->v));
+    return r->device->backend->nn->rotary(
+        r->device, &(nn_rotary){ .rows = r->tokens,
+                                 .width = t->width,
+                                 .pitch = r->pitch,
+                                 .head = t->width / t->heads,
+                                 .positions = r->positions,
+                                 .turns = b->turns,
+                                 .x = x,
+                                 .dtype = t->dtype });
+}
+
+/* q, k and v */
+static danaus_status project(const transformer_run *r, const transformer_block *b)
+{
+    const void *x = reads_h(r->t, b) ? r->h : r->n;
+    if (r->t->begin == QKV)
+        return run_layer(r, b, QKV, x, r->q);
+    TRY(run_layer(r, b, QUERY, x, r->q));
+    TRY(run_layer(r, b, KEY, x, r->k));
+    return run_layer(r, b, VALUE, x, r->v);
+}
+
+/* q = attend(n) */
+static danaus_status attend(const transformer_run *r, const transformer_block *b)
+{
+    const transformer *t = r->t;
+    TRY(project(r, b));
+    if (b->turns) {
+        TRY(turn(r, b, r->q));
+        TRY(turn(r, b, r->k));
+    }
     TRY(r->device->backend->nn->attention(
         r->device, &(nn_attention){ .sequences = r->sequences,
                                     .width = t->width,
                                     .heads = t->heads,
+                                    .pitch = r->pitch,
+                                    .window = b->window,
                                     .q = r->q,
                                     .k = r->k,
                                     .v = r->v,
                                     .y = r->mixed,
                                     .dtype = t->dtype }));
-    return dn_linear_run(&w[OUTPUT], r->device, r->tokens, r->mixed, r->q);
+    return run_layer(r, b, OUTPUT, r->mixed, r->q);
+}
+
+/* q = mlp(n) */
+static danaus_status run_mlp(const transformer_run *r, const transformer_block *b)
+{
+    const transformer *t = r->t;
+    int gate = t->gated && !layer_of(t, b, UP)->gated;
+    TRY(run_layer(r, b, UP, r->n, gate ? r->up : r->inner));
+    if (gate)
+        TRY(r->device->backend->nn->gate(
+            r->device, &(nn_gate){ .rows = r->tokens,
+                                   .width = t->inner,
+                                   .activation = t->activation,
+                                   .x = r->up,
+                                   .y = r->inner,
+                                   .dtype = t->dtype }));
+    return run_layer(r, b, DOWN, r->inner, r->q);
 }
 
 /* h = norm(h + q), or h = h + q, n = norm(h) */
@@ -147,10 +231,9 @@ static danaus_status run_block(const transformer_run *r, int64_t number)
     const transformer *t = r->t;
     const transformer_block *b = &t->blocks[number];
     const affine *next = number + 1 < t->layers ? &b[1].outer : &t->last;
-    TRY(attend(r, b->linear));
+    TRY(attend(r, b));
     TRY(add_and_norm(r, &b->middle));
-    TRY(dn_linear_run(&b->linear[UP], r->device, r->tokens, r->n, r->inner));
-    TRY(dn_linear_run(&b->linear[DOWN], r->device, r->tokens, r->inner, r->q));
+    TRY(run_mlp(r, b));
     return add_and_norm(r, t->before ? next : &b->outer);
 }
 
@@ -158,11 +241,13 @@ static danaus_status run(
     void *blocks, danaus_device *device, const token_chunk *c, void *memory, void **h)
 {
     const transformer *t = blocks;
-    transformer_run r = {
-        .t = t, .device = device, .sequences = c->sequences, .tokens = c->tokens
-    };
+    transformer_run r = { .t = t,
+                          .device = device,
+                          .sequences = c->sequences,
+                          .tokens = c->tokens,
+                          .positions = c->positions };
     lay(&r, (uintptr_t)memory);
-    if (t->before)
+    if (t->before && !t->first_reads_h)
         TRY(dn_affine_run(
             &t->blocks->outer, device, r.tokens, t->width, r.h, NULL, r.n));
     for (int64_t i = 0; i < t->layers; i++)
@@ -176,9 +261,12 @@ static danaus_status add_cost(
     const void *blocks, danaus_device *device, int64_t length, danaus_model_cost *cost)
 {
     const transformer *t = blocks;
-    double numbers = (double)(t->layers * t->width);
     (void)device;
-    cost->mixing = 4 * numbers * (double)length * (double)length;
+    for (int64_t i = 0; i < t->layers; i++) {
+        int64_t window = t->blocks[i].window;
+        int64_t keys = window ? MIN(length, 2 * window - 1) : length;
+        cost->mixing += 4 * (double)t->width * (double)length * (double)keys;
+    }
     return DANAUS_OK;
 }
 

@@ -3,8 +3,8 @@
        h = norm(h + attend(h)),       h = norm(h + mlp(h)),         as in BERT, or
        h = h + attend(norm(h)),       h = h + mlp(norm(h)),         as in vision transformers,
 
-   with attend(x) = W_o attention(W_q x, W_k x, W_v x) and mlp(x) = W_2 activation(W_1 x). In the
-   second case the result is norm(h). */
+   with attend(x) = W_o attention(W_q x, W_k x, W_v x) and mlp(x) = W_2 activation(W_1 x) or, if it
+   is gated, W_2 (activation(u) v) for u, v = W_1 x. In the second case the result is norm(h). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_TRANSFORMER_H
 #define DN_MODEL_TRANSFORMER_H
@@ -14,12 +14,15 @@
 #include "model/arch.h"
 
 enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, BLOCK_LINEARS };
+#define QKV VALUE /* where one layer makes q, k and v */
 
 typedef struct transformer_block {
-    linear *linear; /* BLOCK_LINEARS */
+    linear *linear; /* from t->begin to DOWN */
     affine middle;  /* between attend() and mlp() */
     affine
         outer; /* at the block's end, or, where blocks normalise before, its beginning */
+    int64_t window;     /* of attention; 0: all rows */
+    const float *turns; /* of rotary positions (nn_rotary); NULL: there are none */
 } transformer_block;
 
 typedef struct transformer {
@@ -27,7 +30,11 @@ typedef struct transformer {
     double epsilon;
     danaus_activation activation;
     danaus_dtype dtype; /* of rows */
-    int before;         /* blocks normalise what they read */
+    int before;         /* blocks normalise what they read, */
+    int first_reads_h;  /* all but attend() of the first */
+    int begin;          /* first layer of a block: QUERY or QKV */
+    int gated;          /* the mlp is */
+    int no_attention_bias, no_mlp_bias;
     transformer_block *blocks;
     affine last; /* of h, where blocks normalise before */
 } transformer;

@@ -16,6 +16,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define USUAL_EPSILON 1e-12
+
 /* ---- names ---- */
 
 static const word_names bert_words = {
@@ -80,31 +82,42 @@ static const head_names distil_head = { "vocab_transform", "vocab_layer_norm",
 
 /* ---- all kinds ---- */
 
-static danaus_status configure(
-    danaus_model *model, const json_t *config, const block_fields *fields)
+danaus_status dn_bert_configure(
+    danaus_model *model, const json_t *config, const block_fields *fields,
+    double usual_epsilon)
 {
     bert *m = model->own;
     danaus_model_info *info = &model->info;
-    m->config.blocks = (block_sizes){ .fields = fields, .epsilon = 1e-12 };
+    m->config.blocks = (block_sizes){ .fields = fields, .epsilon = usual_epsilon };
     TRY(dn_encoder_config(config, &m->config));
     info->layers = m->config.blocks.layers;
     info->width = info->embedding = m->config.blocks.width;
     return DANAUS_OK;
 }
 
-/* The head of masked language models, whose names begin with `heads`. */
+danaus_status dn_bert_open_head(
+    danaus_model *model, binder *b, const char *heads, const head_names *names,
+    const head_form *form)
+{
+    bert *m = model->own;
+    const char *prefix = b->prefix;
+    model->info.vocabulary = m->words.vocabulary;
+    if (!names)
+        return DANAUS_OK;
+    b->prefix = heads;
+    danaus_status status =
+        dn_head_open(&model->head, b, &m->words, names, form, m->config.blocks.epsilon);
+    b->prefix = prefix;
+    return status;
+}
+
+/* One with biases. */
 static danaus_status open_head(
     danaus_model *model, binder *b, const char *heads, const head_names *names,
     danaus_activation activation)
 {
-    bert *m = model->own;
-    const char *prefix = b->prefix;
-    const head_form form = { activation, m->config.blocks.epsilon, 0, 0 };
-    model->info.vocabulary = m->words.vocabulary;
-    b->prefix = heads;
-    danaus_status status = dn_head_open(&model->head, b, &m->words, names, &form);
-    b->prefix = prefix;
-    return status;
+    return dn_bert_open_head(
+        model, b, heads, names, &(head_form){ .activation = activation });
 }
 
 static danaus_status embed(
@@ -122,7 +135,7 @@ static danaus_status configure_blocks(
     span position = { "absolute", strlen("absolute") };
     bert *m = model->own;
     transformer *blocks = model->blocks;
-    TRY(configure(model, config, fields));
+    TRY(dn_bert_configure(model, config, fields, USUAL_EPSILON));
     TRY(dn_transformer_config(blocks, config, &m->config.blocks));
     TRY(dn_json_text(config, "position_embedding_type", &position));
     if (!dn_span_is(position, "absolute"))
@@ -144,9 +157,9 @@ static danaus_status bind_blocks(
     return dn_transformer_open(model->blocks, model, b, blocks);
 }
 
-static const encoder bert_encoder = { .tokens = CHUNK_TOKENS,
-                                      .gpu_tokens = GPU_CHUNK_TOKENS,
-                                      .embed = embed };
+const encoder dn_bert_encoder = { .tokens = CHUNK_TOKENS,
+                                  .gpu_tokens = GPU_CHUNK_TOKENS,
+                                  .embed = embed };
 
 /* ---- BERT ---- */
 
@@ -173,7 +186,7 @@ const arch dn_arch_bert = {
     .bind = bind_bert,
     .others =
         (const char *const[]){ "pooler.", "embeddings.position_ids", "cls.", NULL },
-    .encoder = &bert_encoder,
+    .encoder = &dn_bert_encoder,
     .compress = dn_bert_compress,
 };
 
@@ -214,7 +227,7 @@ const arch dn_arch_roberta = {
     .configure = configure_roberta,
     .bind = bind_roberta,
     .others = (const char *const[]){ "pooler.", "embeddings.position_ids", NULL },
-    .encoder = &bert_encoder,
+    .encoder = &dn_bert_encoder,
     .compress = dn_bert_compress,
 };
 
@@ -242,7 +255,7 @@ const arch dn_arch_distilbert = {
     .configure = configure_distil,
     .bind = bind_distil,
     .others = (const char *const[]){ "embeddings.position_ids", NULL },
-    .encoder = &bert_encoder,
+    .encoder = &dn_bert_encoder,
     .compress = dn_bert_compress,
 };
 
@@ -259,7 +272,7 @@ static danaus_status configure_m2(danaus_model *model, const json_t *config)
 {
     bert *m = model->own;
     m2 *blocks = model->blocks;
-    TRY(configure(model, config, NULL));
+    TRY(dn_bert_configure(model, config, NULL, USUAL_EPSILON));
     blocks->input_epsilon = INPUT_EPSILON;
     blocks->filter.length = m->config.positions;
     TRY(dn_config_size(config, "long_conv_l_max", MOST_TOKENS, &blocks->filter.length));

@@ -3,6 +3,7 @@
 #ifndef DN_MODEL_BERT_BERT_H
 #define DN_MODEL_BERT_BERT_H
 
+#include "model/arch.h"
 #include "model/transformer.h"
 #include "model/words.h"
 
@@ -12,6 +13,20 @@ typedef struct bert {
     words words;
     int whole; /* the file's pooler takes the mean of all rows */
 } bert;
+
+/* Reads the sizes of words and blocks; fields: or NULL. */
+danaus_status dn_bert_configure(
+    danaus_model *model, const json_t *config, const block_fields *fields,
+    double usual_epsilon);
+
+/* The head of masked language models, whose names begin with `heads`. names NULL: there is
+   none. */
+danaus_status dn_bert_open_head(
+    danaus_model *model, binder *b, const char *heads, const head_names *names,
+    const head_form *form);
+
+/* That of models whose `own` begins with a bert. */
+extern const encoder dn_bert_encoder;
 
 danaus_status dn_bert_compress(
     danaus_model *model, danaus_device *device, int64_t sequences,
