@@ -42,9 +42,9 @@ static void expect_embeddings(const small_bert *m, const texts *t, const float *
 static void embeddings_are_those_of_plain_loops(void **state)
 {
     (void)state;
-    for (int round = 0; round < rounds_of(60); round++) {
+    for (int round = 0; round < rounds_of(120); round++) {
         rng r = { (uint64_t)round };
-        small_bert m = bert_random(&r);
+        small_bert m = bert_random_kind(&r, round % BERT_KINDS);
         danaus_model *model = bert_load(&m, device);
         texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
         float *found = texts_embed(model, device, &t, m.width);
@@ -61,34 +61,38 @@ static void embeddings_are_those_of_plain_loops(void **state)
 static void many_sequences_are_as_one(void **state)
 {
     (void)state;
-    rng r = { 5 };
-    small_bert m = bert_random(&r);
-    danaus_model *model = bert_load(&m, device);
-    texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
-    while (t.offsets[t.count] < 3000) {
+    for (int kind = 0; kind < BERT_KINDS; kind++) {
+        rng r = { 5 };
+        small_bert m = bert_random_kind(&r, kind);
+        danaus_model *model = bert_load(&m, device);
+        texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
+        while (t.offsets[t.count] < 3000) {
+            texts_free(&t);
+            t = texts_random(&r, rng_int(&r, 1, 200), m.positions, m.vocabulary);
+        }
+        float *found = texts_embed(model, device, &t, m.width);
+        expect_embeddings(&m, &t, found);
+        free(found);
         texts_free(&t);
-        t = texts_random(&r, rng_int(&r, 1, 200), m.positions, m.vocabulary);
+        danaus_model_destroy(model);
+        bert_free(&m);
     }
-    float *found = texts_embed(model, device, &t, m.width);
-    expect_embeddings(&m, &t, found);
-    free(found);
-    texts_free(&t);
-    danaus_model_destroy(model);
-    bert_free(&m);
 }
 
 static void threads_do_not_change_embeddings(void **state)
 {
     (void)state;
     need_threads(device);
-    rng r = { 11 };
-    small_bert m = bert_random(&r);
-    danaus_model *model = bert_load(&m, device);
-    texts t = texts_random(&r, 30, m.positions, m.vocabulary);
-    expect_threads_to_agree(model, device, &t, m.width);
-    texts_free(&t);
-    danaus_model_destroy(model);
-    bert_free(&m);
+    for (int kind = 0; kind < BERT_KINDS; kind++) {
+        rng r = { 11 };
+        small_bert m = bert_random_kind(&r, kind);
+        danaus_model *model = bert_load(&m, device);
+        texts t = texts_random(&r, 30, m.positions, m.vocabulary);
+        expect_threads_to_agree(model, device, &t, m.width);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        bert_free(&m);
+    }
 }
 
 static void outlines_say_what_models_do(void **state)
@@ -96,7 +100,7 @@ static void outlines_say_what_models_do(void **state)
     (void)state;
     for (int round = 0; round < 12; round++) {
         rng r = { (uint64_t)round };
-        small_bert m = bert_random(&r);
+        small_bert m = bert_random_kind(&r, round % BERT_KINDS);
         danaus_model *model = bert_load(&m, device);
         expect_outline(model, device);
         danaus_model_destroy(model);
@@ -111,7 +115,7 @@ static void rows_may_have_sixteen_bits(void **state)
     need_sixteen_bits(device);
     for (int round = 0; round < rounds_of(30); round++) {
         rng r = { 900 + (uint64_t)round };
-        small_bert m = bert_random(&r);
+        small_bert m = bert_random_kind(&r, round % BERT_KINDS);
         bert_write(&m);
         danaus_model *model = sixteen_bits_load(device, round);
         texts t = texts_random(&r, 3, m.positions, m.vocabulary);

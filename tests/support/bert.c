@@ -11,15 +11,63 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* ---- names in the file ---- */
+
+enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, LINEARS };
+
+typedef struct kind_names {
+    const char *prefix, *block;
+    const char *word, *position, *type, *norm; /* position, type: or NULL */
+    const char *linear[LINEARS]; /* QUERY, KEY: NULL if VALUE is all three */
+    const char *middle, *outer;  /* norms before the mlp, and of the block */
+} kind_names;
+
+#define TABLES                                                                         \
+    "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+#define BERT_REST                                                                      \
+    TABLES, "embeddings.token_type_embeddings.weight", "embeddings.LayerNorm",         \
+        { "attention.self.query",   "attention.self.key", "attention.self.value",      \
+          "attention.output.dense", "intermediate.dense", "output.dense" },            \
+        "attention.output.LayerNorm", "output.LayerNorm"
+
+static const kind_names names[BERT_KINDS] = {
+    [BERT] = { "bert.", "encoder.layer", BERT_REST },
+    [ROBERTA] = { "roberta.", "encoder.layer", BERT_REST },
+    [DISTILBERT] = { "distilbert.",
+                     "transformer.layer",
+                     TABLES,
+                     NULL,
+                     "embeddings.LayerNorm",
+                     { "attention.q_lin", "attention.k_lin", "attention.v_lin",
+                       "attention.out_lin", "ffn.lin1", "ffn.lin2" },
+                     "sa_layer_norm",
+                     "output_layer_norm" },
+    [MODERN_BERT] = { "model.",
+                      "layers",
+                      "embeddings.tok_embeddings.weight",
+                      NULL,
+                      NULL,
+                      "embeddings.norm",
+                      { NULL, NULL, "attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo" },
+                      "mlp_norm",
+                      "attn_norm" },
+};
+
+static void name_part(char *to, const small_bert *m, int64_t block, const char *part)
+{
+    snprintf(to, NAMED_LENGTH, "%s.%d.%s", names[m->kind].block, (int)block, part);
+}
+
 /* ---- making ---- */
 
 static void add_norm(rng *r, small_bert *m, const char *place)
 {
-    char name[128];
-    snprintf(name, sizeof name, "%s.LayerNorm.weight", place);
+    char name[NAMED_LENGTH + 8];
+    snprintf(name, sizeof name, "%s.weight", place);
     named_add_random(r, &m->arrays, 1, &m->width, 1, 0.5, name);
-    snprintf(name, sizeof name, "%s.LayerNorm.bias", place);
-    named_add_random(r, &m->arrays, 1, &m->width, 0, 0.5, name);
+    snprintf(name, sizeof name, "%s.bias", place);
+    if (m->norm_bias)
+        named_add_random(r, &m->arrays, 1, &m->width, 0, 0.5, name);
 }
 
 static int64_t divisor(rng *r, int64_t n)
@@ -32,9 +80,9 @@ static int64_t divisor(rng *r, int64_t n)
 
 /* A dense layer, or one of two factors (1, rows / p, q, p) (p, q, cols / p, 1). */
 static void add_linear(
-    rng *r, small_bert *m, const char *place, int64_t rows, int64_t cols)
+    rng *r, small_bert *m, const char *place, int64_t rows, int64_t cols, int bias)
 {
-    char name[96];
+    char name[NAMED_LENGTH + 16];
     double size = 1.5 / sqrt((double)cols);
     snprintf(name, sizeof name, "%s.weight", place);
     if (rng_int(r, 0, 1) || m->dense) {
@@ -52,32 +100,64 @@ static void add_linear(
             r, &m->arrays, 4, (const int64_t[]){ p, q, cols / p, 1 }, 0, size, name);
     }
     snprintf(name, sizeof name, "%s.bias", place);
-    named_add_random(r, &m->arrays, 1, &rows, 0, 0.5, name);
+    if (bias)
+        named_add_random(r, &m->arrays, 1, &rows, 0, 0.5, name);
 }
 
 static void add_block(rng *r, small_bert *m, int64_t number)
 {
-    static const char *const square[] = { "attention.self.query", "attention.self.key",
-                                          "attention.self.value",
-                                          "attention.output.dense" };
-    char place[96];
-    for (int i = 0; i < 4; i++) {
-        snprintf(place, sizeof place, "encoder.layer.%d.%s", (int)number, square[i]);
-        add_linear(r, m, place, m->width, m->width);
+    const kind_names *of = &names[m->kind];
+    int modern = m->kind == MODERN_BERT;
+    const int64_t sizes[LINEARS][2] = {
+        [QUERY] = { m->width, m->width },
+        [KEY] = { m->width, m->width },
+        [VALUE] = { m->width * (modern ? 3 : 1), m->width },
+        [OUTPUT] = { m->width, m->width },
+        [UP] = { m->inner * (modern ? 2 : 1), m->width },
+        [DOWN] = { m->width, m->inner },
+    };
+    char place[NAMED_LENGTH];
+    for (int i = 0; i < LINEARS; i++) {
+        if (!of->linear[i])
+            continue;
+        name_part(place, m, number, of->linear[i]);
+        add_linear(
+            r, m, place, sizes[i][0], sizes[i][1],
+            i < UP ? m->attention_bias : m->mlp_bias);
     }
-    snprintf(place, sizeof place, "encoder.layer.%d.attention.output", (int)number);
+    name_part(place, m, number, of->middle);
     add_norm(r, m, place);
-    snprintf(place, sizeof place, "encoder.layer.%d.intermediate.dense", (int)number);
-    add_linear(r, m, place, m->inner, m->width);
-    snprintf(place, sizeof place, "encoder.layer.%d.output.dense", (int)number);
-    add_linear(r, m, place, m->width, m->inner);
-    snprintf(place, sizeof place, "encoder.layer.%d.output", (int)number);
-    add_norm(r, m, place);
+    name_part(place, m, number, of->outer);
+    if (!modern || number)
+        add_norm(r, m, place);
 }
 
-static small_bert make(rng *r, int dense)
+static void add_table(rng *r, small_bert *m, int64_t rows, const char *name)
 {
-    small_bert m = { .heads = rng_int(r, 1, 4), .dense = dense };
+    if (name)
+        named_add_random(
+            r, &m->arrays, 2, (const int64_t[]){ rows, m->width }, 0, 1, name);
+}
+
+/* What ModernBERT may have, and others have not. */
+static void choose_modern(rng *r, small_bert *m)
+{
+    m->width = m->heads * 2 * rng_int(r, 1, 10);
+    m->layers = rng_int(r, 1, 4);
+    m->local = rng_int(r, 1, 60);
+    m->every = rng_int(r, 1, 3);
+    for (int i = 0; i < 2; i++)
+        m->theta[i] = (double)rng_int(r, 2, 100000);
+    m->norm_bias = (int)rng_int(r, 0, 1);
+    m->attention_bias = (int)rng_int(r, 0, 1);
+    m->mlp_bias = (int)rng_int(r, 0, 1);
+}
+
+static small_bert make(rng *r, bert_kind kind, int dense)
+{
+    const kind_names *of = &names[kind];
+    small_bert m = { .kind = kind, .heads = rng_int(r, 1, 4), .dense = dense };
+    m.norm_bias = m.attention_bias = m.mlp_bias = 1;
     m.width = m.heads * rng_int(r, 1, 20);
     m.inner = rng_int(r, 1, 70);
     m.layers = rng_int(r, 1, 3);
@@ -87,30 +167,27 @@ static small_bert make(rng *r, int dense)
     m.modules = (int)rng_int(r, 0, 1);
     m.first = m.modules && rng_int(r, 0, 1);
     m.normalize = !m.modules || rng_int(r, 0, 1);
-    m.arrays.prefix = rng_int(r, 0, 1) ? "bert." : "";
+    m.arrays.prefix = rng_int(r, 0, 1) ? of->prefix : "";
     int64_t types = rng_int(r, 1, 2);
-    const struct {
-        const char *name;
-        int64_t rows;
-    } tables[] = { { "embeddings.word_embeddings.weight", m.vocabulary },
-                   { "embeddings.position_embeddings.weight", m.positions },
-                   { "embeddings.token_type_embeddings.weight", types } };
-    for (int i = 0; i < 3; i++)
-        named_add_random(
-            r, &m.arrays, 2, (const int64_t[]){ tables[i].rows, m.width }, 0, 1,
-            tables[i].name);
-    add_norm(r, &m, "embeddings");
+    m.padding = kind == ROBERTA ? rng_int(r, 0, 3) : -1;
+    if (kind == MODERN_BERT)
+        choose_modern(r, &m);
+    add_table(r, &m, m.vocabulary, of->word);
+    add_table(r, &m, m.padding + 1 + m.positions, of->position);
+    add_table(r, &m, types, of->type);
+    add_norm(r, &m, of->norm);
     for (int64_t i = 0; i < m.layers; i++)
         add_block(r, &m, i);
-    if (rng_int(r, 0, 1))
-        named_add_random(
-            r, &m.arrays, 2, (const int64_t[]){ m.width, m.width }, 0, 1,
-            "pooler.dense.weight");
+    if (kind == MODERN_BERT)
+        add_norm(r, &m, "final_norm");
+    else if (kind != DISTILBERT && rng_int(r, 0, 1))
+        add_table(r, &m, m.width, "pooler.dense.weight");
     return m;
 }
 
-small_bert bert_random(rng *r) { return make(r, 0); }
-small_bert bert_random_dense(rng *r) { return make(r, 1); }
+small_bert bert_random(rng *r) { return make(r, BERT, 0); }
+small_bert bert_random_dense(rng *r) { return make(r, BERT, 1); }
+small_bert bert_random_kind(rng *r, bert_kind kind) { return make(r, kind, 0); }
 
 void bert_free(small_bert *m) { named_free(&m->arrays); }
 
@@ -127,23 +204,56 @@ static const char *activation_name(danaus_activation a)
                               : "gelu_new";
 }
 
+/* What config.json has of one kind alone. */
+static void own_config(const small_bert *m, char *to, size_t size)
+{
+    const danaus_tensor *types =
+        named_find(&m->arrays, "embeddings.token_type_embeddings.weight");
+    if (m->kind == MODERN_BERT)
+        snprintf(
+            to, size,
+            "\"norm_eps\": 1e-12, \"local_attention\": %d, "
+            "\"global_attn_every_n_layers\": %d, \"global_rope_theta\": %g, "
+            "\"local_rope_theta\": %g, \"norm_bias\": %s, \"attention_bias\": %s, "
+            "\"mlp_bias\": %s",
+            (int)m->local, (int)m->every, m->theta[0], m->theta[1],
+            m->norm_bias ? "true" : "false", m->attention_bias ? "true" : "false",
+            m->mlp_bias ? "true" : "false");
+    else if (m->kind == DISTILBERT)
+        snprintf(to, size, "\"sinusoidal_pos_embds\": false");
+    else
+        snprintf(
+            to, size,
+            "\"layer_norm_eps\": 1e-12, \"type_vocab_size\": %d, \"pad_token_id\": %d",
+            (int)types->shape[0], (int)(m->padding < 0 ? 0 : m->padding));
+}
+
 void bert_config(const small_bert *m, char *config, size_t size)
 {
+    static const char *const fields[BERT_KINDS][6] = {
+#define SIZES                                                                          \
+    "hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers"
+        [BERT] = { "bert", SIZES, "hidden_act" },
+        [ROBERTA] = { "xlm-roberta", SIZES, "hidden_act" },
+        [DISTILBERT] = { "distilbert", "dim", "n_heads", "hidden_dim", "n_layers",
+                         "activation" },
+        [MODERN_BERT] = { "modernbert", SIZES, "hidden_activation" },
+    };
+    const char *const *f = fields[m->kind];
+    char own[400];
+    own_config(m, own, sizeof own);
     snprintf(
         config, size,
-        "{\"model_type\": \"bert\", \"hidden_size\": %" PRId64
-        ", \"num_attention_heads\": %" PRId64 ", \"intermediate_size\": %" PRId64
-        ", \"num_hidden_layers\": %" PRId64 ", \"vocab_size\": %" PRId64
-        ", \"max_position_embeddings\": %" PRId64 ", \"type_vocab_size\": %" PRId64
-        ", \"layer_norm_eps\": 1e-12, \"hidden_act\": \"%s\"}",
-        m->width, m->heads, m->inner, m->layers, m->vocabulary, m->positions,
-        named_find(&m->arrays, "embeddings.token_type_embeddings.weight")->shape[0],
-        activation_name(m->activation));
+        "{\"model_type\": \"%s\", \"%s\": %d, \"%s\": %d, \"%s\": %d, \"%s\": %d, "
+        "\"%s\": \"%s\", \"vocab_size\": %d, \"max_position_embeddings\": %d, %s}",
+        f[0], f[1], (int)m->width, f[2], (int)m->heads, f[3], (int)m->inner, f[4],
+        (int)m->layers, f[5], activation_name(m->activation), (int)m->vocabulary,
+        (int)(m->padding + 1 + m->positions), own);
 }
 
 void bert_write(const small_bert *m)
 {
-    char config[800];
+    char config[1200];
     bert_config(m, config, sizeof config);
     write_text("config.json", config);
     remove(scratch_path("modules.json"));
@@ -173,12 +283,12 @@ danaus_model *bert_load(const small_bert *m, danaus_device *device)
 
 void bert_remove_saved(void)
 {
-    static const char *const names[] = {
+    static const char *const saved[] = {
         "saved/pool/config.json",  "saved/modules.json", "saved/config.json",
         "saved/model.safetensors", "saved/pool",         "saved"
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        remove(scratch_path(names[i]));
+    for (size_t i = 0; i < sizeof saved / sizeof *saved; i++)
+        remove(scratch_path(saved[i]));
 }
 
 int bert_teardown(void **state)
@@ -211,11 +321,12 @@ static void apply_factor(
 }
 
 static void apply_linear(
-    const small_bert *m, const char *place, int64_t rows, const double *x, double *y,
-    rng *noise)
+    const small_bert *m, int64_t block, int layer, int64_t rows, const double *x,
+    double *y, rng *noise)
 {
-    char name[96];
+    char place[NAMED_LENGTH], name[NAMED_LENGTH + 16];
     double between[512];
+    name_part(place, m, block, names[m->kind].linear[layer]);
     snprintf(name, sizeof name, "%s.weight", place);
     const danaus_tensor *dense = named_find(&m->arrays, name);
     if (dense) {
@@ -233,17 +344,17 @@ static void apply_linear(
     snprintf(name, sizeof name, "%s.bias", place);
     const danaus_tensor *bias = named_find(&m->arrays, name);
     for (int64_t i = 0; i < rows; i++) {
-        y[i] += named_at(bias, i);
+        y[i] += bias ? named_at(bias, i) : 0;
         y[i] = noisy(y[i], fabs(y[i]), 1, noise);
     }
 }
 
 static void apply_norm(const small_bert *m, const char *place, double *x, rng *noise)
 {
-    char name[96];
-    snprintf(name, sizeof name, "%s.LayerNorm.weight", place);
+    char name[NAMED_LENGTH + 16];
+    snprintf(name, sizeof name, "%s.weight", place);
     const danaus_tensor *scale = named_find(&m->arrays, name);
-    snprintf(name, sizeof name, "%s.LayerNorm.bias", place);
+    snprintf(name, sizeof name, "%s.bias", place);
     const danaus_tensor *shift = named_find(&m->arrays, name);
     int64_t n = m->width;
     double mean = 0, square = 0, size = 0;
@@ -257,9 +368,9 @@ static void apply_norm(const small_bert *m, const char *place, double *x, rng *n
         square += (x[i] - mean) * (x[i] - mean) / (double)n;
     square = noisy(square, square, (double)n, noise);
     for (int64_t i = 0; i < n; i++) {
-        double y = (x[i] - mean) / sqrt(square + 1e-12) * named_at(scale, i) +
-                   named_at(shift, i);
-        x[i] = noisy(y, fabs(y) + fabs(named_at(shift, i)), 6, noise);
+        double b = shift ? named_at(shift, i) : 0;
+        double y = (x[i] - mean) / sqrt(square + 1e-12) * named_at(scale, i) + b;
+        x[i] = noisy(y, fabs(y) + fabs(b), 6, noise);
     }
 }
 
@@ -279,7 +390,18 @@ typedef struct rows {
     double *h, *q, *k, *v, *mixed;
 } rows;
 
-static void attend(const small_bert *m, const rows *s, int64_t head, rng *noise)
+static int is_global(const small_bert *m, int64_t block)
+{
+    return m->kind != MODERN_BERT || block % m->every == 0;
+}
+
+static int sees(const small_bert *m, int64_t block, int64_t t, int64_t o)
+{
+    return is_global(m, block) || llabs(t - o) <= m->local / 2;
+}
+
+static void attend(
+    const small_bert *m, int64_t block, const rows *s, int64_t head, rng *noise)
 {
     int64_t n = m->width, d = n / m->heads, from = head * d;
     double *p = calloc((size_t)s->length, sizeof *p);
@@ -287,6 +409,9 @@ static void attend(const small_bert *m, const rows *s, int64_t head, rng *noise)
         double total = 0, most = -INFINITY;
         for (int64_t o = 0; o < s->length; o++) {
             double size = 0;
+            p[o] = -INFINITY;
+            if (!sees(m, block, t, o))
+                continue;
             p[o] = 0;
             for (int64_t i = from; i < from + d; i++) {
                 double v = s->q[t * n + i] * s->k[o * n + i] / sqrt((double)d);
@@ -297,7 +422,9 @@ static void attend(const small_bert *m, const rows *s, int64_t head, rng *noise)
             most = fmax(most, p[o]);
         }
         for (int64_t o = 0; o < s->length; o++) {
-            p[o] = exp(noisy(p[o] - most, fabs(p[o]) + 1, 1, noise));
+            if (sees(m, block, t, o))
+                p[o] = noisy(p[o] - most, fabs(p[o]) + 1, 1, noise);
+            p[o] = exp(p[o]);
             total += p[o];
         }
         for (int64_t i = from; i < from + d; i++) {
@@ -312,48 +439,99 @@ static void attend(const small_bert *m, const rows *s, int64_t head, rng *noise)
     free(p);
 }
 
-static void run_block(const small_bert *m, int64_t number, const rows *s, rng *noise)
+/* Turns pairs of numbers of a head, of token t. */
+static void turn(const small_bert *m, int64_t block, int64_t t, double *x, rng *noise)
 {
+    int64_t d = m->width / m->heads;
+    double theta = m->theta[!is_global(m, block)];
+    for (int64_t i = 0; i < d / 2; i++) {
+        double angle = (double)t * pow(theta, -2 * (double)i / (double)d);
+        double a = x[i], b = x[i + d / 2], c = cos(angle), s = sin(angle);
+        x[i] = noisy(a * c - b * s, fabs(a * c) + fabs(b * s), 3, noise);
+        x[i + d / 2] = noisy(b * c + a * s, fabs(b * c) + fabs(a * s), 3, noise);
+    }
+}
+
+/* q, k and v of token t from x. */
+static void project(
+    const small_bert *m, int64_t block, const rows *s, int64_t t, const double *x,
+    rng *noise)
+{
+    int64_t n = m->width, d = n / m->heads;
+    double *to[] = { s->q + t * n, s->k + t * n, s->v + t * n }, all[512];
+    if (m->kind != MODERN_BERT) {
+        for (int i = QUERY; i <= VALUE; i++)
+            apply_linear(m, block, i, n, x, to[i], noise);
+        return;
+    }
+    apply_linear(m, block, VALUE, 3 * n, x, all, noise);
+    for (int i = QUERY; i <= VALUE; i++)
+        memcpy(to[i], all + i * n, (size_t)n * sizeof *all);
+    for (int64_t at = 0; at < n; at += d) {
+        turn(m, block, t, to[QUERY] + at, noise);
+        turn(m, block, t, to[KEY] + at, noise);
+    }
+}
+
+static void run_mlp(
+    const small_bert *m, int64_t block, const double *x, double *y, rng *noise)
+{
+    int gated = m->kind == MODERN_BERT;
+    double inner[512];
+    apply_linear(m, block, UP, m->inner * (1 + gated), x, inner, noise);
+    for (int64_t i = 0; i < m->inner; i++) {
+        double factor = gated ? inner[m->inner + i] : 1;
+        double v = activate(m->activation, inner[i]) * factor;
+        inner[i] = noisy(v, fabs(inner[i] * factor), 4 + gated, noise);
+    }
+    apply_linear(m, block, DOWN, m->width, inner, y, noise);
+}
+
+/* to = norm(x), of a block, or x itself in the first of ModernBERT. */
+static void norm_of(
+    const small_bert *m, int64_t block, const char *name, const double *x, double *to,
+    rng *noise)
+{
+    char place[NAMED_LENGTH];
+    name_part(place, m, block, name);
+    memmove(to, x, (size_t)m->width * sizeof *x);
+    if (block || m->kind != MODERN_BERT || strcmp(name, names[m->kind].outer))
+        apply_norm(m, place, to, noise);
+}
+
+/* h + y, rounded if it stays as it is. */
+static void add_to(const small_bert *m, double *h, const double *y, rng *noise)
+{
+    for (int64_t i = 0; i < m->width; i++) {
+        h[i] += y[i];
+        if (m->kind == MODERN_BERT)
+            h[i] = noisy(h[i], fabs(h[i]), 1, noise);
+    }
+}
+
+static void run_block(const small_bert *m, int64_t block, const rows *s, rng *noise)
+{
+    const kind_names *of = &names[m->kind];
+    int before = m->kind == MODERN_BERT;
     int64_t n = m->width;
-    char place[96];
-    double y[512];
-    assert_true(n <= 512 && m->inner <= 512);
-    const struct {
-        const char *name;
-        double *to;
-    } three[] = { { "query", s->q }, { "key", s->k }, { "value", s->v } };
-    for (int i = 0; i < 3; i++) {
-        snprintf(
-            place, sizeof place, "encoder.layer.%d.attention.self.%s", (int)number,
-            three[i].name);
-        for (int64_t t = 0; t < s->length; t++)
-            apply_linear(m, place, n, s->h + t * n, three[i].to + t * n, noise);
+    double y[512], x[512];
+    assert_true(3 * n <= 512 && 2 * m->inner <= 512);
+    for (int64_t t = 0; t < s->length; t++) {
+        if (before)
+            norm_of(m, block, of->outer, s->h + t * n, x, noise);
+        project(m, block, s, t, before ? x : s->h + t * n, noise);
     }
     for (int64_t head = 0; head < m->heads; head++)
-        attend(m, s, head, noise);
+        attend(m, block, s, head, noise);
     for (int64_t t = 0; t < s->length; t++) {
-        double *h = s->h + t * n, inner[512];
-        snprintf(
-            place, sizeof place, "encoder.layer.%d.attention.output.dense",
-            (int)number);
-        apply_linear(m, place, n, s->mixed + t * n, y, noise);
-        for (int64_t i = 0; i < n; i++)
-            h[i] += y[i];
-        snprintf(place, sizeof place, "encoder.layer.%d.attention.output", (int)number);
-        apply_norm(m, place, h, noise);
-        snprintf(
-            place, sizeof place, "encoder.layer.%d.intermediate.dense", (int)number);
-        apply_linear(m, place, m->inner, h, inner, noise);
-        for (int64_t i = 0; i < m->inner; i++) {
-            double v = activate(m->activation, inner[i]);
-            inner[i] = noisy(v, fabs(inner[i]), 4, noise);
-        }
-        snprintf(place, sizeof place, "encoder.layer.%d.output.dense", (int)number);
-        apply_linear(m, place, n, inner, y, noise);
-        for (int64_t i = 0; i < n; i++)
-            h[i] += y[i];
-        snprintf(place, sizeof place, "encoder.layer.%d.output", (int)number);
-        apply_norm(m, place, h, noise);
+        double *h = s->h + t * n;
+        apply_linear(m, block, OUTPUT, n, s->mixed + t * n, y, noise);
+        add_to(m, h, y, noise);
+        norm_of(m, block, of->middle, h, before ? x : h, noise);
+        run_mlp(m, block, before ? x : h, y, noise);
+        add_to(m, h, y, noise);
+        if (!before)
+            norm_of(m, block, of->outer, h, h, noise);
     }
 }
 
@@ -377,6 +555,25 @@ static void pool(const small_bert *m, const rows *s, double *y, rng *noise)
             y[i] = noisy(y[i] / length, fabs(y[i] / length), (double)n, noise);
 }
 
+/* The row of token t before all blocks. */
+static void place_word(
+    const small_bert *m, int32_t id, int64_t t, double *h, rng *noise)
+{
+    const kind_names *of = &names[m->kind];
+    const danaus_tensor *word = named_find(&m->arrays, of->word);
+    const danaus_tensor *place =
+        of->position ? named_find(&m->arrays, of->position) : NULL;
+    const danaus_tensor *type = of->type ? named_find(&m->arrays, of->type) : NULL;
+    int64_t n = m->width;
+    for (int64_t i = 0; i < n; i++) {
+        double w = named_at(word, id * n + i);
+        double p = place ? named_at(place, (m->padding + 1 + t) * n + i) : 0;
+        double v = w + p + (type ? named_at(type, i) : 0);
+        h[i] = noisy(v, fabs(w) + fabs(p) + 1, 2, noise);
+    }
+    apply_norm(m, of->norm, h, noise);
+}
+
 static void embed(
     const small_bert *m, const int32_t *ids, int64_t length, double *y, rng *noise)
 {
@@ -389,22 +586,12 @@ static void embed(
                memory + 2 * length * n,
                memory + 3 * length * n,
                memory + 4 * length * n };
-    const danaus_tensor *word =
-        named_find(&m->arrays, "embeddings.word_embeddings.weight");
-    const danaus_tensor *place =
-        named_find(&m->arrays, "embeddings.position_embeddings.weight");
-    const danaus_tensor *type =
-        named_find(&m->arrays, "embeddings.token_type_embeddings.weight");
-    for (int64_t t = 0; t < length; t++) {
-        for (int64_t i = 0; i < n; i++) {
-            double w = named_at(word, ids[t] * n + i), p = named_at(place, t * n + i);
-            s.h[t * n + i] =
-                noisy(w + p + named_at(type, i), fabs(w) + fabs(p) + 1, 2, noise);
-        }
-        apply_norm(m, "embeddings", s.h + t * n, noise);
-    }
+    for (int64_t t = 0; t < length; t++)
+        place_word(m, ids[t], t, s.h + t * n, noise);
     for (int64_t i = 0; i < m->layers; i++)
         run_block(m, i, &s, noise);
+    for (int64_t t = 0; t < length && m->kind == MODERN_BERT; t++)
+        apply_norm(m, "final_norm", s.h + t * n, noise);
     pool(m, &s, y, noise);
     free(memory);
 }

@@ -1,4 +1,4 @@
-/* Small random encoders of BERT's shape: as a folder that danaus loads, and as plain loops of
+/* Small random encoders of BERT's family: as a folder that danaus loads, and as plain loops of
    f64 that share no code with the library.
 
    The bound of an embedding's error is measured on the loops: every operation's results are
@@ -15,16 +15,26 @@
 
 #define BERT_BOUND 8
 
+typedef enum bert_kind { BERT, ROBERTA, DISTILBERT, MODERN_BERT, BERT_KINDS } bert_kind;
+
 typedef struct small_bert {
+    bert_kind kind;
     int64_t width, heads, inner, layers, vocabulary, positions;
     danaus_activation activation;
     int first, normalize, modules; /* modules: modules.json is there */
     int dense;                     /* all linear layers are */
+    int64_t padding;               /* RoBERTa: positions begin behind this one */
+    /* ModernBERT: tokens in sight of one in local layers; layers to the next global one; thetas of
+       positions in global and local layers. */
+    int64_t local, every;
+    double theta[2];
+    int norm_bias, attention_bias, mlp_bias;
     named_arrays arrays;
 } small_bert;
 
 small_bert bert_random(rng *r);
 small_bert bert_random_dense(rng *r);
+small_bert bert_random_kind(rng *r, bert_kind kind);
 void bert_free(small_bert *m);
 
 void bert_config(const small_bert *m, char *config, size_t size);

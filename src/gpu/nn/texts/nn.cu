@@ -234,18 +234,18 @@ KERNEL lookup(TABLE(job) t)
 KERNEL rotary(TABLE(job) t)
 {
     const GLOBAL job *j = WHOLE(t);
-    int64 pairs = j->size[1] / 2, pitch = j->size[2], head = j->size[3], half = head / 2;
+    int64 pairs = j->size[1] / 2, pitch = j->size[2], head = j->size[3], apart = head / 2;
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
         const GLOBAL S *turns = (const GLOBAL S *)j->in[0] + j->ids[0][r] * head;
         GLOBAL X *x = (GLOBAL X *)j->out[0] + r * pitch;
         ROLL for (int64 n = THREAD; n < pairs; n += THREADS)
         {
-            int64 i = n % half, at = n / half * head + i;
-            S a = load(x[at]), b = load(x[at + half]);
-            S cosine = turns[i], sine = turns[half + i];
+            int64 i = n % apart, at = n / apart * head + i;
+            S a = load(x[at]), b = load(x[at + apart]);
+            S cosine = turns[i], sine = turns[apart + i];
             x[at] = store(a * cosine - b * sine);
-            x[at + half] = store(b * cosine + a * sine);
+            x[at + apart] = store(b * cosine + a * sine);
         }
     }
 }
