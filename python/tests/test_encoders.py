@@ -179,6 +179,90 @@ def test_sentence_transformers_folders_run(rng, tmp_path):
     expect_close(found, theirs.encode(texts), 1e-5)
 
 
+# ---- what ModernBERT alone has ----
+
+THETAS = {
+    "full_attention": {"rope_type": "default", "rope_theta": 50.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 3.0},
+}
+BIASES = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")
+
+
+@pytest.mark.parametrize("change", [
+    {"local_attention": 1}, {"local_attention": 2}, {"local_attention": 31},
+    {"local_attention": 1000}, {"rope_parameters": THETAS}, dict.fromkeys(BIASES, True),
+    {"norm_bias": True}, {"attention_bias": True}, {"mlp_bias": True},
+    {"global_attn_every_n_layers": 1}, {"global_attn_every_n_layers": 2},
+    {"layer_types": ["sliding_attention", "full_attention"] * 2}, {"norm_eps": 0.1},
+    {"hidden_act": "silu", "intermediate_size": 33},
+])  # fmt: skip
+def test_variants_of_modernbert_are_those_of_transformers(rng, tmp_path, change):
+    reference = make("modernbert", "ForMaskedLM", **change)
+    reference.save_pretrained(tmp_path)
+    model = danaus.Model(tmp_path)
+    reference = reference.double()
+    sequences = [*sequences_of(rng, 20, PLACES), [5] * PLACES]
+    expect_close(
+        model.embed_tokens(sequences), embeddings_of(reference.model, sequences)
+    )
+    ids = sequences[0]
+    with torch.inference_mode():
+        wanted = reference(torch.tensor([ids])).logits[0].numpy()
+    expect_close(model.fill_tokens(ids, list(range(len(ids)))), wanted)
+    assert model.describe().parameters == sum(p.numel() for p in reference.parameters())
+
+
+def test_heads_of_modernbert_may_lack_a_bias(tmp_path):
+    options = {"decoder_bias": False, "classifier_activation": "relu"}
+    reference = make("modernbert", "ForMaskedLM", **options)
+    reference.save_pretrained(tmp_path)
+    ids = [7, 8, 9]
+    with torch.inference_mode():
+        wanted = reference.double()(torch.tensor([ids])).logits[0].numpy()
+    expect_close(danaus.Model(tmp_path).fill_tokens(ids, [0, 1, 2]), wanted)
+
+
+def test_classifiers_are_no_heads_for_words(rng, tmp_path):
+    reference = make("modernbert", "ForSequenceClassification")
+    reference.save_pretrained(tmp_path)
+    model = danaus.Model(tmp_path)
+    sequences = sequences_of(rng, 3, PLACES)
+    found = model.embed_tokens(sequences)
+    expect_close(found, embeddings_of(reference.double().model, sequences))
+    with pytest.raises(NotImplementedError, match="no head for masked words"):
+        model.fill_tokens([5], [0])
+
+
+def test_long_texts_of_modernbert_are_those_of_transformers(rng, tmp_path):
+    reference = make("modernbert", max_position_embeddings=3000, local_attention=128)
+    reference.save_pretrained(tmp_path)
+    model = danaus.Model(tmp_path)
+    sequences = [rng.integers(4, WORDS, n).tolist() for n in (3000, 1, 700, 1500)]
+    found = model.embed_tokens(sequences)
+    # Angles that transformers round to f32 err by 3000 2^-24.
+    expect_close(found, embeddings_of(reference.double(), sequences), 1e-3)
+    whole, local = model.estimate(1, 3000).mixing, model.estimate(1, 100).mixing
+    assert whole == 4 * 24 * 3000 * (2 * 3000 + 2 * 129) and local == 4 * 24 * 4 * 100**2
+
+
+def test_older_configurations_of_modernbert_mean_the_same(rng, tmp_path):
+    reference = make("modernbert", rope_parameters=THETAS)
+    reference.save_pretrained(tmp_path)
+    sequences = sequences_of(rng, 5, PLACES)
+    wanted = danaus.Model(tmp_path).embed_tokens(sequences)
+    old = {"rope_parameters": ..., "layer_types": ..., "global_rope_theta": 50.0}
+    change_config(tmp_path, **old, global_attn_every_n_layers=3, local_rope_theta=3.0)
+    np.testing.assert_array_equal(danaus.Model(tmp_path).embed_tokens(sequences), wanted)
+    change_config(tmp_path, local_rope_theta=None)
+    one = danaus.Model(tmp_path).embed_tokens(sequences)
+    change_config(tmp_path, local_rope_theta=50.0)
+    np.testing.assert_array_equal(danaus.Model(tmp_path).embed_tokens(sequences), one)
+    assert np.abs(one - wanted).max() > 1e-3
+
+
+# ---- what does not fit ----
+
+
 def change_config(folder, **changes):
     path = folder / "config.json"
     config = json.loads(path.read_text()) | changes
@@ -197,6 +281,23 @@ def change_config(folder, **changes):
     ("distilbert", {"n_layers": 3}, "transformer.layer.2.attention.q_lin.weight is"),
     ("distilbert", {"dim": ...}, '"dim" is missing'),
     ("bert", {"model_type": "mpnet"}, '"mpnet" is not one that danaus runs'),
+    ("modernbert", {"num_attention_heads": 8}, "a head has 3 numbers: rotary positions"),
+    ("modernbert", {"local_attention": -2}, '"local_attention" is not an integer'),
+    ("modernbert", {"local_attention": 0}, '"local_attention" is 0 and has to be from'),
+    ("modernbert", {"norm_bias": True}, "embeddings.norm.bias is missing"),
+    ("modernbert", {"attention_bias": True}, "layers.0.attn.Wqkv.bias is missing"),
+    ("modernbert", {"mlp_bias": True}, "layers.0.mlp.Wi.bias is missing"),
+    ("modernbert", {"intermediate_size": 41}, r"layers.0.mlp.Wi is 80 x 24, not 82 x"),
+    ("modernbert", {"num_hidden_layers": 5}, "layer_types has 4 entries for 5 layers"),
+    ("modernbert", {"layer_types": ["full_attention"] * 3 + ["odd"]}, 'has "odd"'),
+    ("modernbert", {"layer_types": [1] * 4}, "layer_types"),
+    ("modernbert", {"layer_types": 3}, "layer_types"),
+    ("modernbert", {"rope_scaling": {"factor": 2}}, "rope_scaling"),
+    ("modernbert", {"rope_parameters": ..., "global_rope_theta": 0}, "theta"),
+    ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "yarn"),
+    ("modernbert", {"classifier_activation": "mish"}, "classifier_activation"),
+    ("modernbert", {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers"),
+    ("modernbert", {"max_position_embeddings": 1 << 30}, "max_position_embeddings"),
 ])  # fmt: skip
 def test_what_does_not_fit_has_a_sentence(tmp_path, kind, changes, sentence):
     make(kind).save_pretrained(tmp_path)
