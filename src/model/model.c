@@ -160,8 +160,7 @@ danaus_status danaus_model_fill(
     TRY(check_places(length, count, places));
     if (!model->head.words)
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "the model has no head for masked words "
-                                    "(cls.predictions.*)");
+            DANAUS_ERR_UNSUPPORTED, "the model has no head for masked words");
     return dn_encode_fill(model, device, length, ids, count, places, scores);
 }
 

@@ -401,11 +401,16 @@ def plans():
 
 
 def models():
-    """Configurations (BERT, Monarch Mixer BERT, HyenaViT, M2-ViT), and indices of weights."""
+    """Configurations (BERT's family, Monarch Mixer BERT, HyenaViT, M2-ViT), and indices of weights."""
     sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, vocab_size=16,
                  max_position_embeddings=12, type_vocab_size=2)
     m2 = sizes | dict(model_type="m2_bert", long_conv_l_max=12, hyena_filter_order=4)
     bert = sizes | dict(model_type="bert", num_attention_heads=2, hidden_act="relu")
+    distil = dict(model_type="distilbert", dim=8, hidden_dim=16, n_layers=2, n_heads=2,
+                  vocab_size=16, max_position_embeddings=12, activation="relu")
+    modern = bert | dict(model_type="modernbert", local_attention=4, norm_bias=True,
+        rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=9.5)),
+        layer_types=["full_attention", "sliding_attention"], local_rope_theta=None)
     vit = dict(hidden_size=2, num_hidden_layers=1, image_size=10, patch_size=4, num_channels=2)
     hyena_vit = vit | dict(model_type="hyena_vit", intermediate_size=14, filter_order=10,
                            emb_dim=7, filter_w_mod=0.75, num_inner_mlps=1, hyena_order=4)
@@ -419,6 +424,11 @@ def models():
         ("m2_wide", 1, m2 | dict(hidden_size=1 << 20, num_hidden_layers=1000)),
         ("m2_no_gate", 1, m2 | dict(use_glu_mlp=False, pool_all=True)),
         ("bert_heads", 0, bert | dict(num_attention_heads=3)),
+        ("roberta", 0, bert | dict(model_type="xlm-roberta", pad_token_id=3)),
+        ("distilbert", 0, distil),
+        ("modernbert", 0, modern),
+        ("modernbert_layers", 0, modern | dict(layer_types=["full_attention", "odd"])),
+        ("modernbert_window", 0, modern | dict(local_attention=-1)),
         ("other", 0, dict(model_type="llama")),
         ("hyena_vit", 4, hyena_vit),
         ("hyena_vit_tall", 4, hyena_vit | dict(image_size=4095, patch_size=1)),
