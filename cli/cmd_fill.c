@@ -8,9 +8,11 @@
 
 static const usage use = {
     .synopsis = "MODEL TEXT [OPTION]...",
-    .about = "Lists the most probable words for each [MASK] of a text, with their\n"
-             "probabilities. MODEL is the folder of a masked language model: BERT or\n"
-             "Monarch Mixer BERT with its head.\n",
+    .about =
+        "Lists the most probable words for each [MASK] of a text (<mask>, if the\n"
+        "tokenizer has that one), with their probabilities. MODEL is the folder of a\n"
+        "masked language model with its head: BERT, RoBERTa, DistilBERT, ModernBERT\n"
+        "or Monarch Mixer BERT.\n",
     .number = { 2, 2 },
     .operands = "the folder of a model and a text",
     .texts = 1,
@@ -23,7 +25,8 @@ typedef struct filling {
     open_model m;
     danaus_tokenizer *tokenizer;
     token_lines line;
-    int32_t mask; /* the id of [MASK] */
+    const char *mask_name; /* [MASK] or <mask> */
+    int32_t mask;          /* its id */
     int64_t masks, *places;
     float *scores;
     double seconds;
@@ -67,20 +70,30 @@ static int check_masks(const filling *f, const char *text)
     TRY(token_lines_of(text, "TEXT", f->path, 0, &whole));
     int64_t all = count_masks(f, &whole), tokens = count_tokens(&whole);
     token_lines_free(&whole);
-    TRY(fail_if(!all, "TEXT has no [MASK]"));
+    TRY(fail_if(!all, "TEXT has no %s", f->mask_name));
     return fail_if(
         f->masks < all,
         "TEXT has %" PRId64 " tokens, and the model takes %" PRId64 ": %" PRId64
-        " of its %" PRId64 " [MASK] are cut off",
-        tokens, f->m.info.max_length, all - f->masks, all);
+        " of its %" PRId64 " %s are cut off",
+        tokens, f->m.info.max_length, all - f->masks, all, f->mask_name);
+}
+
+/* Without any mask the sentence names the first. */
+static danaus_status find_mask(filling *f)
+{
+    static const char *const names[] = { "[MASK]", "<mask>", "[MASK]" };
+    danaus_status status = DANAUS_ERR_ARGUMENT;
+    for (size_t i = 0; status != DANAUS_OK && i < sizeof names / sizeof *names; i++) {
+        f->mask_name = names[i];
+        status = danaus_tokenizer_id(f->tokenizer, f->mask_name, &f->mask);
+    }
+    return status;
 }
 
 static int find_masks(filling *f, const char *text)
 {
     int64_t tokens = count_tokens(&f->line);
-    TRY(library(
-        danaus_tokenizer_load(f->path, &f->tokenizer) ||
-        danaus_tokenizer_id(f->tokenizer, "[MASK]", &f->mask)));
+    TRY(library(danaus_tokenizer_load(f->path, &f->tokenizer) || find_mask(f)));
     f->places = room_make(1, tokens, sizeof *f->places, "places of [MASK]");
     if (!f->places)
         return STATUS_FAILURE;
@@ -121,7 +134,7 @@ static int report(const filling *f)
         json_t *mask = facts_of("token:i words:o", f->places[m], words_of(f, all));
         json_array_append_new(masks, mask);
         if (!f->json && f->masks > 1)
-            printf("%s[MASK] %" PRId64 "\n", m ? "\n" : "", m + 1);
+            printf("%s%s %" PRId64 "\n", m ? "\n" : "", f->mask_name, m + 1);
         if (!f->json)
             facts_print(mask, "<words:{probability*100:6.2f} %  {word}\n>");
     }

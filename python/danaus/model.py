@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -225,19 +226,20 @@ class Model:
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
         """The most probable words for each [MASK] of a text, with their probabilities.
 
-        A text that is longer than the model takes is truncated; a [MASK] that would be
-        cut off is an error.
+        RoBERTa's tokenizers have <mask> in its place. A text that is longer than the
+        model takes is truncated; a mask that would be cut off is an error.
         """
         text_bytes(text)
         top = whole(top, "top", 1, INT)
-        mask, most = self.tokenizer.id("[MASK]"), self.describe().max_length
+        name, mask = self._mask()
+        most = self.describe().max_length
         ids, all_ids = self.tokenizer.encode(text, most), self.tokenizer.encode(text)
         places = np.flatnonzero(np.asarray(ids) == mask)
         cut = int(np.sum(all_ids == mask)) - len(places)
         if cut:
             raise ValueError(
                 f"the text has {len(all_ids)} tokens, and the model takes {most}: "
-                f"{cut} of its {cut + len(places)} [MASK] are cut off"
+                f"{cut} of its {cut + len(places)} {name} are cut off"
             )
         found = []
         for scores in self.fill_tokens(ids, places).astype(np.float64):
@@ -246,6 +248,15 @@ class Model:
             best = np.argsort(-weights, kind="stable")[:top]
             found.append([self._word(int(i), float(weights[i])) for i in best])
         return found
+
+    def _mask(self) -> tuple[str, int]:
+        """The token of a masked word, and its id. Without any, KeyError names [MASK]."""
+        try:
+            return "[MASK]", self.tokenizer.id("[MASK]")
+        except KeyError:
+            with contextlib.suppress(KeyError):
+                return "<mask>", self.tokenizer.id("<mask>")
+            raise
 
     def _word(self, token: int, probability: float) -> Filling:
         named = token < len(self.tokenizer)

@@ -153,6 +153,25 @@ def test_models_are_compressed_and_saved(rng, tmp_path, kind):
         expect_close(again.embed_tokens(sequences), small)
 
 
+def test_masks_may_have_another_name(tmp_path):
+    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefgh"]
+    reference = make("roberta", "ForMaskedLM", vocab_size=len(words))
+    reference.save_pretrained(tmp_path)
+    special = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>"}
+    special |= {"unk_token": "<unk>", "mask_token": "<mask>"}
+    vocabulary = {word: i for i, word in enumerate(words)}
+    tokenizer = transformers.BertTokenizerFast(vocab=vocabulary, **special)
+    tokenizer.save_pretrained(tmp_path)
+    model, text = danaus.Model(tmp_path), "a b <mask> d"
+    with torch.inference_mode():
+        logits = reference(**tokenizer(text, return_tensors="pt")).logits[0, 3]
+    found = model.fill(text, top=3)[0]
+    assert [x.id for x in found] == logits.topk(3).indices.tolist()
+    with pytest.raises(ValueError, match="1 of its 1 <mask> are cut off"):
+        model.fill("a " * 60 + "<mask>")
+    assert model.fill("a b") == []
+
+
 def test_half_precision_files_are_read(rng, tmp_path):
     reference = make("roberta")
     reference.half().save_pretrained(tmp_path)

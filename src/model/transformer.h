@@ -30,11 +30,11 @@ typedef struct transformer {
     double epsilon;
     danaus_activation activation;
     danaus_dtype dtype; /* of rows */
-    int before;         /* blocks normalise what they read, */
-    int first_reads_h;  /* all but attend() of the first */
-    int begin;          /* first layer of a block: QUERY or QKV */
+    int before;         /* blocks normalise what they read */
+    int first_reads_h;  /* attend() of the first block reads h itself all the same */
+    int begin;          /* the first layer of a block: QUERY or QKV */
     int gated;          /* the mlp is */
-    int no_attention_bias, no_mlp_bias;
+    int no_attention_bias, no_mlp_bias; /* those layers may have none */
     transformer_block *blocks;
     affine last; /* of h, where blocks normalise before */
 } transformer;

@@ -73,6 +73,29 @@ def write_model(folder, w, config=CONFIG, words=WORDS):
     )
 
 
+def check_other_mask(folder, model):
+    """Tokenizers may have <mask> in place of [MASK]."""
+    words = ["<mask>" if word == "[MASK]" else word for word in WORDS]
+    other = folder / "other_mask"
+    shutil.copytree(model, other)
+    (other / "vocab.txt").unlink()
+    mask = {"id": words.index("<mask>"), "content": "<mask>", "special": True}
+    flags = ("single_word", "lstrip", "rstrip", "normalized")
+    (other / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [mask | dict.fromkeys(flags, False)],
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, "lowercase": True,
+                       "handle_chinese_chars": True, "strip_accents": None},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "max_input_chars_per_word": 100,
+                  "continuing_subword_prefix": "##",
+                  "vocab": {word: i for i, word in enumerate(words)}},
+    }))  # fmt: skip
+    filled = facts("fill", other, "a <mask> b")["masks"]
+    check("<mask> is one", [mask["token"] for mask in filled] == [1], filled)
+    refuses("no other mask", 1, "no <mask>", "fill", other, "a b [MASK]")
+
+
 def normalized(x):
     x = x - x.mean(1, keepdims=True)
     return x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-12)
@@ -350,6 +373,7 @@ def main(folder):
     said = danaus("fill", model, "a [MASK]").stdout.splitlines()
     check("words are printed", len(said) == 5 and said[0].count("%") == 1, said)
     check_m2(folder)
+    check_other_mask(folder, model)
 
     made = facts("compress", model, "--text", text, "--params", 0.6, "-o", new)
     check("the budget is kept", 0.5 * dense < made["parameters"] <= 0.6 * dense, made)
