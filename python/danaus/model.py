@@ -250,7 +250,7 @@ class Model:
         return found
 
     def _mask(self) -> tuple[str, int]:
-        """The token of a masked word, and its id. Without any, KeyError names [MASK]."""
+        """The token of a masked word, and its id. If there is none, KeyError."""
         try:
             return "[MASK]", self.tokenizer.id("[MASK]")
         except KeyError:

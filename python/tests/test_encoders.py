@@ -153,6 +153,22 @@ def test_models_are_compressed_and_saved(rng, tmp_path, kind):
         expect_close(again.embed_tokens(sequences), small)
 
 
+def test_layers_without_biases_become_chains(rng, tmp_path):
+    reference = make("modernbert")
+    blocks = torch.block_diag(*[torch.ones(6, 10)] * 4)
+    with torch.no_grad():
+        for layer in reference.layers:
+            layer.mlp.Wo.weight *= blocks
+    reference.save_pretrained(tmp_path / "whole")
+    model = danaus.Model(tmp_path / "whole")
+    sequences = sequences_of(rng, 60, 20)
+    model.compress(sequences, params=0.7, candidates=["monarch"])
+    assert any(p.a > 1 for layer in model.layers() for p in layer.patterns)
+    model.save(tmp_path / "small")
+    small = danaus.Model(tmp_path / "small").embed_tokens(sequences)
+    expect_close(small, model.embed_tokens(sequences))
+
+
 def test_masks_may_have_another_name(tmp_path):
     words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefgh"]
     reference = make("roberta", "ForMaskedLM", vocab_size=len(words))
