@@ -249,6 +249,8 @@ extern const gpu_family dn_gpu_split;
    multiply, blocks of a cluster, resident blocks, parts, whether y is what another factor
    takes. */
 extern const gpu_family dn_gpu_wgmma;
+/* The same for narrow blocks, which it joins to blocks with zeros. */
+extern const gpu_family dn_gpu_wgmma_joined;
 /* The same batch-first with lanes: rows of a tile at most, columns, lanes, blocks of a
    cluster, whether x is what another factor made, parts. */
 extern const gpu_family dn_gpu_wgmma_lanes;

@@ -80,6 +80,15 @@
         WGMMA(type, 192, 192, 3, 1, 1, 1), WGMMA(type, 128, 128, 2, 1, 2, 1),          \
         WGMMA(type, 64, 64, 1, 1, 3, 1)
 
+/* The same for narrow blocks, which are joined. */
+#define WGMMA_JOINED(type, R, C, G, K, B, P)                                           \
+    ROW("ks.wgmma_joined." #type "." #R "x" #C, type, wgmma_joined, 90, R, C, 1, G, K, \
+        B, P)
+#define WGMMA_JOINED_16(type)                                                          \
+    WGMMA_JOINED(type, 256, 128, 2, 1, 1, 1),                                          \
+        WGMMA_JOINED(type, 128, 128, 2, 1, 2, 1),                                      \
+        WGMMA_JOINED(type, 64, 64, 1, 1, 3, 1)
+
 /* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
    the same columns; T: x is what another factor made; numbers in P parts. */
 #define WGMMA_LANES(type, R, C, L, N, T, P)                                            \
@@ -204,6 +213,9 @@ const kernel dn_gpu_kernels[] = {
     WGMMA(tf32, 64, 64, 1, 1, 2, 1),
     WGMMA(f32, 128, 128, 2, 1, 1, 2),
     WGMMA(f32, 64, 64, 1, 1, 2, 2),
+    FOR_16(WGMMA_JOINED_16),
+    WGMMA_JOINED(tf32, 64, 64, 1, 1, 2, 1),
+    WGMMA_JOINED(f32, 64, 64, 1, 1, 2, 2),
     WGMMA_LANES_ALL(f16, 40, 16, 1),
     WGMMA_LANES_ALL(bf16, 40, 16, 1),
     WGMMA_LANES_ALL(tf32, 96, 8, 1),

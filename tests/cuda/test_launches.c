@@ -72,6 +72,12 @@ static void expect_sizes(const gpu_map *m, const int64_t *allowed, int count)
     }
 }
 
+/* The number of blocks that a row for narrow ones takes as one. */
+static int64_t blocks_joined(const kernel *k, const gpu_map *m, int64_t block)
+{
+    return m->rank && strstr(k->name, "joined") ? m->size[0] / block : 1;
+}
+
 static void check_maps(const kernel *k, const problem *p, int64_t batch, int *seen)
 {
     const gpu_family *f = dn_gpu_family(k);
@@ -87,7 +93,8 @@ static void check_maps(const kernel *k, const problem *p, int64_t batch, int *se
         int filled = map[i].rank && map[i].size[0] == line && batch % line != 0 &&
                      (map[i].size[map[i].rank - 1] == whole ||
                       map[i].size[map[i].rank - 1] == q.a * whole);
-        const int64_t plain[] = { batch, q.d, rows, q.a, q.d * rows };
+        int64_t joins = blocks_joined(k, &map[i], rows * q.d);
+        const int64_t plain[] = { batch, q.d, rows, q.a / joins, joins * q.d * rows };
         const int64_t between[] = { line, q.d, rows, q.a, whole, q.a * whole };
         if (!map[i].rank)
             continue;

@@ -34,6 +34,20 @@ static problem random_problem(rng *r, const kernel *k, int orders)
     return p;
 }
 
+static int joins(const kernel *k) { return strstr(k->name, "joined") != NULL; }
+
+/* Blocks that a row joins, whose lines may be odd. */
+static problem narrow_problem(rng *r, const kernel *k, int gated)
+{
+    problem p = { .dtype = k->dtype, .batch = rng_int(r, 1, 150), .gated = gated };
+    do
+        p.pattern =
+            (danaus_pattern){ (1 + gated) * rng_int(r, 1, 24), rng_int(r, 1, 40),
+                              rng_int(r, 1, 40), rng_int(r, 1, 3) };
+    while (!dn_fits(k, &p) || weights_of(p.pattern) * p.batch > MOST_PRODUCTS);
+    return p;
+}
+
 static void run(
     const kernel *k, const problem *p, const array *w, ks_operands o, int number)
 {
@@ -50,7 +64,7 @@ static void run(
 static void check(const kernel *k, int orders, int number)
 {
     rng r = { (uint64_t)number };
-    problem p = random_problem(&r, k, orders);
+    problem p = joins(k) ? narrow_problem(&r, k, 0) : random_problem(&r, k, orders);
     row_orders order = random_row_orders(&r, &p);
     danaus_pattern q = p.pattern;
     danaus_activation activation = random_activation(&r, k->dtype);
@@ -122,15 +136,21 @@ static void check(const kernel *k, int orders, int number)
         dn_free(places[i]);
 }
 
-static void check_gated(const kernel *k, int number)
+static problem random_gated_problem(rng *r, const kernel *k)
 {
-    rng r = { (uint64_t)number };
     problem p;
     do {
-        p = random_problem(&r, k, 0);
+        p = random_problem(r, k, 0);
         p.pattern.a += p.pattern.a % 2;
         p.gated = 1;
     } while (!dn_fits(k, &p));
+    return p;
+}
+
+static void check_gated(const kernel *k, int number)
+{
+    rng r = { (uint64_t)number };
+    problem p = joins(k) ? narrow_problem(&r, k, 1) : random_gated_problem(&r, k);
     danaus_pattern q = p.pattern;
     danaus_activation activation = random_activation(&r, k->dtype);
     int has_bias = (int)(rng_next(&r) % 2);
@@ -189,6 +209,18 @@ static void every_row_is_right_on_random_shapes(void **state)
     assert_true(number > 0);
 }
 
+/* Several cases of a row: one sees few of the ways to join. */
+static void narrow_blocks_are_joined(void **state)
+{
+    (void)state;
+    int number = 0;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int round = 0; round < 6; round++)
+            if (is_emulated(k) && joins(k) && number++ % warp_share() == 0)
+                check(k, 0, 3 * MOST_ROWS + number);
+    assert_true(number > 0);
+}
+
 /* Read, written, both: rows take turns, and so do sizes that are odd. */
 static void rows_read_and_write_in_orders(void **state)
 {
@@ -206,7 +238,7 @@ static void rows_read_and_write_in_orders(void **state)
 static int can_gate(const kernel *k)
 {
     const problem p = { .dtype = k->dtype,
-                        .pattern = { 2, 64, 64, 1 },
+                        .pattern = { 8, 16, 16, 1 },
                         .layout = DANAUS_BATCH_FIRST,
                         .batch = 100,
                         .gated = 1 };
@@ -231,6 +263,7 @@ int main(void)
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_right_on_random_shapes),
+        cmocka_unit_test(narrow_blocks_are_joined),
         cmocka_unit_test(rows_read_and_write_in_orders),
         cmocka_unit_test(rows_make_what_is_gated),
     };
