@@ -113,6 +113,8 @@ def models_of(o: argparse.Namespace, folder: str) -> dict[str, danaus.Model]:
     threads = {} if o.device == "cuda" else {"threads": o.threads}
     device = danaus.Device("cuda:0" if o.device == "cuda" else "cpu", **threads)
     found = {"danaus": danaus.Model(o.model or folder, device)}
+    if o.device == "cpu":
+        found["danaus int8"] = danaus.Model(o.model or folder, device, int8=True)
     if o.compressed:
         found["danaus compressed"] = danaus.Model(o.compressed, device)
     return found

@@ -377,6 +377,10 @@ class Pretender:
     def device(self):
         return self.place
 
+    @property
+    def ndim(self):
+        return self.memory.ndim
+
     def __array_namespace__(self):
         def empty(shape, dtype, device):
             return Pretender(np.empty(shape, dtype), device)

@@ -63,6 +63,7 @@ static danaus_status open_block(
     for (int i = t->begin; i < BLOCK_LINEARS; i++) {
         shapes[i].tokens = dn_chunk_tokens(b->device);
         shapes[i].dtype = b->dtype;
+        shapes[i].int8 = b->int8;
         TRY(dn_linear_open(
             layer_of(t, to, i), b, dn_name("%s.%s", place, names->linear[i]).text,
             &shapes[i]));

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "device/backend.h"
 #include "support/bert.h"
 #include "support/device.h"
 #include "support/files.h"
@@ -90,9 +91,17 @@ static void expect_same_when_saved(
     bert_remove_saved();
 }
 
+/* Only processors multiply 8-bit numbers. */
+static void need_host(void)
+{
+    if (!device->backend->on_host)
+        skip();
+}
+
 static void rounded_models_are_near_and_stay_so(void **state)
 {
     (void)state;
+    need_host();
     double sum = 0;
     int rounds = rounds_of(40);
     for (int round = 0; round < rounds; round++) {
@@ -123,6 +132,7 @@ static void rounded_models_are_near_and_stay_so(void **state)
 static void fitted_layers_are_rounded(void **state)
 {
     (void)state;
+    need_host();
     for (int round = 0; round < rounds_of(8); round++) {
         rng r = { 40 + (uint64_t)round };
         small_bert m = bert_random_dense(&r);
@@ -153,6 +163,7 @@ static void fitted_layers_are_rounded(void **state)
 static void errors_are_of_rounded_weights(void **state)
 {
     (void)state;
+    need_host();
     rng r = { 41 };
     small_bert m = bert_random_dense(&r);
     while (m.width < 8 || m.inner < 8 || m.vocabulary < 5 || m.positions < 4) {
@@ -239,6 +250,7 @@ static void flatten_scale(danaus_tensor *all, int *count)
 static void scales_have_to_fit(void **state)
 {
     (void)state;
+    need_host();
     const char *why = QUERY " has 8 bits, and " QUERY "_scale is no scale for its rows";
     expect_saved_refusal(drop_scale, why);
     expect_saved_refusal(cut_scale, why);
@@ -248,6 +260,7 @@ static void scales_have_to_fit(void **state)
 static void rounded_models_are_not_compressed(void **state)
 {
     (void)state;
+    need_host();
     rng r = { 5 };
     small_bert m = bert_random_dense(&r);
     bert_write(&m);
@@ -269,6 +282,47 @@ static void rounded_models_are_not_compressed(void **state)
     bert_free(&m);
 }
 
+/* ---- other devices ---- */
+
+/* They run a folder of rounded weights, which are multiplied as numbers of their own type. */
+static void other_devices_run_the_folder(void **state)
+{
+    (void)state;
+    if (device->backend->on_host)
+        skip();
+    danaus_device *host;
+    danaus_model *none = NULL;
+    assert_ok(danaus_device_open("cpu", &host));
+    for (int round = 0; round < rounds_of(10); round++) {
+        rng r = { 70 + (uint64_t)round };
+        small_bert m = bert_random(&r);
+        char folder[300];
+        snprintf(folder, sizeof folder, "%s", scratch_path("saved"));
+        bert_write(&m);
+        danaus_model *rounded;
+        assert_ok(
+            danaus_model_load_as(host, scratch_directory(), &in_8_bits, &rounded));
+        assert_ok(danaus_model_save(rounded, folder));
+        danaus_model *model = load(folder, NULL);
+        expect_layers(model, 0);
+        texts t = texts_random(&r, 5, m.positions, m.vocabulary);
+        float *wanted = texts_embed(rounded, host, &t, m.width);
+        float *found = texts_embed(model, device, &t, m.width);
+        assert_true(distance(wanted, found, t.count * m.width) < 0.3);
+        assert_status(
+            danaus_model_load_as(device, folder, &in_8_bits, &none),
+            DANAUS_ERR_UNSUPPORTED);
+        free(wanted);
+        free(found);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        danaus_model_destroy(rounded);
+        bert_remove_saved();
+        bert_free(&m);
+    }
+    danaus_device_close(host);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +331,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(errors_are_of_rounded_weights),
         cmocka_unit_test(scales_have_to_fit),
         cmocka_unit_test(rounded_models_are_not_compressed),
+        cmocka_unit_test(other_devices_run_the_folder),
     };
     device = device_from_arguments(argc, argv);
     int failed = cmocka_run_group_tests(tests, scratch_setup, bert_teardown);
