@@ -119,7 +119,14 @@ danaus_status dn_model_tensor(
     const danaus_model *model, const linear *layer, const char *part, danaus_tensor *t)
 {
     const tensor_name path = dn_name("%s%s.%s", model->prefix, layer->name, part);
-    return danaus_file_find(model->file, path.text, t);
+    TRY(danaus_file_find(model->file, path.text, t));
+    return t->dtype != DANAUS_I8
+               ? DANAUS_OK
+               : dn_fail(
+                     DANAUS_ERR_UNSUPPORTED,
+                     "%s has 8 bits: the model that it was rounded from can be "
+                     "compressed",
+                     path.text);
 }
 
 static danaus_status configure(danaus_model *model, const json_t *config)

@@ -11,6 +11,7 @@
 #include "model/folder.h"
 #include "model/int8.h"
 #include "model/interpolated.h"
+#include "model/linear_view.h"
 #include "model/structure.h"
 
 #include <errno.h>
@@ -130,7 +131,8 @@ static danaus_status add_placeholder(writing *w, const linear *layer)
 static int is_marked(const danaus_model *model, const linear *layer)
 {
     danaus_tensor t;
-    return !layer->fitted.basis && !dn_model_tensor(model, layer, "weight", &t);
+    return !layer->fitted.basis && !dn_model_tensor(model, layer, "weight", &t) &&
+           dn_is_placeholder(&t);
 }
 
 /* True if a tensor of the file belongs to a layer that was fitted. */
@@ -187,25 +189,33 @@ static const linear *int8_layer_of(const danaus_model *model, const danaus_tenso
     return NULL;
 }
 
-/* Numbers of a factor share a scale along c, those of a matrix along all sizes of its columns. */
-static void shape_scales(const danaus_tensor *t, danaus_tensor *scale)
+/* Makes a matrix the only factor of a chain: other readers find a placeholder in its place. */
+static danaus_status make_factor(writing *w, danaus_tensor *t, const linear *layer)
 {
-    int is_factor = strstr(t->name, ".weights.") != NULL;
-    *scale = (danaus_tensor){ .dtype = DANAUS_F32, .ndim = t->ndim };
-    for (int i = 0; i < t->ndim; i++)
-        scale->shape[i] = t->shape[i];
-    if (is_factor || t->ndim == 3)
-        scale->shape[2] = 1;
-    for (int i = 1; i < t->ndim && !is_factor && t->ndim != 3; i++)
-        scale->shape[i] = 1;
+    void **name = &w->owned[2 * (t - w->tensors)];
+    const tensor_name path = dn_name("%s%s.weights.0", w->model->prefix, layer->name);
+    danaus_pattern p = *layer->patterns;
+    if (strstr(t->name, ".weights."))
+        return DANAUS_OK;
+    dn_free(*name);
+    t->name = *name = dn_copy_text(path.text);
+    if (!*name)
+        return dn_fail_memory(strlen(path.text), "a name");
+    t->ndim = 4;
+    memcpy(t->shape, (const int64_t[]){ p.a, p.b, p.c, p.d }, 4 * sizeof *t->shape);
+    return DANAUS_OK;
 }
 
-/* Puts integers in the place of a tensor, and adds their scales. */
-static danaus_status narrow(writing *w, int number)
+/* Puts integers in the place of a factor's numbers, and adds the scales, which numbers along c
+   share. */
+static danaus_status narrow(writing *w, int number, const linear *layer)
 {
-    danaus_tensor *t = &w->tensors[number], scale;
+    danaus_tensor *t = &w->tensors[number];
     void **owned = w->owned + 2 * w->count;
-    shape_scales(t, &scale);
+    TRY(make_factor(w, t, layer));
+    danaus_tensor scale = *t;
+    scale.dtype = DANAUS_F32;
+    scale.shape[2] = 1;
     size_t count = (size_t)dn_int8_count(t);
     float *scales = dn_calloc((size_t)dn_int8_count(&scale), sizeof *scales);
     int8_t *integers = dn_alloc(count);
@@ -228,9 +238,11 @@ static danaus_status narrow(writing *w, int number)
 
 static danaus_status narrow_tensors(writing *w)
 {
-    for (int i = 0, count = w->count; i < count; i++)
-        if (int8_layer_of(w->model, &w->tensors[i]))
-            TRY(narrow(w, i));
+    for (int i = 0, count = w->count; i < count; i++) {
+        const linear *layer = int8_layer_of(w->model, &w->tensors[i]);
+        if (layer)
+            TRY(narrow(w, i, layer));
+    }
     return DANAUS_OK;
 }
 

@@ -4,7 +4,7 @@
 
    where a layer is one of
 
-       { "kind": "chain", "patterns": [[a, b, c, d], ..], "bias": true }
+       { "kind": "chain", "patterns": [[a, b, c, d], ..], "bias": true, "int8": true }
        { "kind": "sum", "first": CHAIN, "second": CHAIN }
        { "kind": "interpolated", "basis": CHAIN, "others": CHAIN } */
 // SPDX-License-Identifier: Apache-2.0
@@ -86,10 +86,11 @@ danaus_status dn_structure_check(const json_t *config)
 
 int dn_structure_has(const linear *layer)
 {
-    return layer->fitted.basis ? !layer->fitted.dense : layer->is_chain;
+    return layer->shape.int8 ||
+           (layer->fitted.basis ? !layer->fitted.dense : layer->is_chain);
 }
 
-static json_t *chain_of(const danaus_pattern *p, int64_t count, int bias)
+static json_t *chain_of(const danaus_pattern *p, int64_t count, int bias, int int8)
 {
     json_t *patterns = json_array();
     for (int64_t i = 0; i < count; i++)
@@ -97,8 +98,11 @@ static json_t *chain_of(const danaus_pattern *p, int64_t count, int bias)
             patterns, json_pack(
                           "[I, I, I, I]", (json_int_t)p[i].a, (json_int_t)p[i].b,
                           (json_int_t)p[i].c, (json_int_t)p[i].d));
-    return json_pack(
+    json_t *chain = json_pack(
         "{s:s, s:o, s:b}", "kind", "chain", "patterns", patterns, "bias", bias);
+    if (int8)
+        json_object_set_new(chain, "int8", json_true());
+    return chain;
 }
 
 static json_t *layer_of(const linear *layer)
@@ -107,16 +111,18 @@ static json_t *layer_of(const linear *layer)
     const danaus_pattern basis = { 1, f->rank, f->cols, 1 },
                          others = { 1, f->rows - f->rank, f->rank, 1 };
     int64_t first = layer->first;
-    if (f->basis && !f->chain[0])
+    int int8 = layer->shape.int8;
+    if (f->basis && !f->chain[0] && !f->dense)
         return json_pack(
-            "{s:s, s:o, s:o}", "kind", "interpolated", "basis", chain_of(&basis, 1, 1),
-            "others", chain_of(&others, 1, 1));
+            "{s:s, s:o, s:o}", "kind", "interpolated", "basis",
+            chain_of(&basis, 1, 1, int8), "others", chain_of(&others, 1, 1, int8));
     if (!first)
-        return chain_of(layer->patterns, layer->factors, layer->biased);
+        return chain_of(
+            layer->patterns, layer->factors, layer->biased || f->dense, int8);
     return json_pack(
         "{s:s, s:o, s:o}", "kind", "sum", "first",
-        chain_of(layer->patterns, first, layer->biased), "second",
-        chain_of(layer->patterns + first, layer->factors - first, 0));
+        chain_of(layer->patterns, first, layer->biased, int8), "second",
+        chain_of(layer->patterns + first, layer->factors - first, 0, int8));
 }
 
 /* The entry, or NULL: there is no memory. */

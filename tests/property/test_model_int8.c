@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUERY "encoder.layer.0.attention.self.query.weight"
+#define QUERY "encoder.layer.0.attention.self.query.weights.0"
 
 static danaus_device *device;
 
@@ -238,8 +238,8 @@ static void drop_scale(danaus_tensor *all, int *count)
 static void cut_scale(danaus_tensor *all, int *count)
 {
     danaus_tensor *t = &all[scale_of_query(all, *count)];
-    assert_true(t->shape[0] > 2);
-    t->shape[0]--;
+    assert_true(t->shape[1] > 2);
+    t->shape[1]--;
 }
 
 static void flatten_scale(danaus_tensor *all, int *count)
@@ -274,7 +274,7 @@ static void rounded_models_are_not_compressed(void **state)
     assert_status(
         danaus_model_compress(saved, device, t.count, t.offsets, t.ids, &how),
         DANAUS_ERR_UNSUPPORTED);
-    assert_non_null(strstr(danaus_error_detail(), "weights of 8 bits"));
+    assert_non_null(strstr(danaus_error_detail(), "is a chain already"));
     texts_free(&t);
     danaus_model_destroy(saved);
     danaus_model_destroy(model);

@@ -33,11 +33,6 @@ static danaus_status open_target(bert_work *w, int number)
             "%s is a chain already: models are compressed "
             "whose linear layers are all dense",
             layer->name);
-    if (t->weight.dtype == DANAUS_I8)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "%s has weights of 8 bits: compress the model that it was rounded from",
-            layer->name);
     TRY(dn_model_tensor(w->model, layer, "bias", &t->bias));
     TRY(dn_linear_dense(&t->dense, w->device, &t->weight, &t->bias, 0, w->texts.most));
     TRY(dn_linear_dense(

@@ -17,11 +17,6 @@ static danaus_status read_numbers(
 {
     danaus_tensor t;
     TRY(dn_model_tensor(w->model, layer, part, &t));
-    if (t.dtype == DANAUS_I8)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "%s has weights of 8 bits: compress the model that it was rounded from",
-            layer->name);
     return danaus_convert(t.dtype, t.data, DANAUS_F64, to, count);
 }
 
