@@ -120,8 +120,7 @@ class Model:
     dtype : type of weights and activations: f32 (None), or, on GPUs, f16 or bf16.
     outline : read only config.json and the headers of the weights: the model can be
         described and estimated, but does not run.
-    int8 : linear layers of blocks round weights and rows to 8 bits (`Plan`'s int8), on
-        CPUs. Layers whose weights have 8 bits in the folder always do.
+    int8 : linear layers of blocks round weights and rows to 8 bits (`Plan`), on CPUs.
     """
 
     def __init__(
@@ -446,26 +445,21 @@ class Model:
 
         Parameters
         ----------
-        sequences : token ids of sample texts; see `embed_tokens`. Without samples
-            layers are fitted to their weights alone.
+        sequences : token ids of sample texts (`embed_tokens`); none: only weights count.
         params : the share of the weights of the replaced layers, in (0, 1].
         images : sample images, for vision transformers; see `classify`.
         layers : extended regular expression that names of layers match; None: all.
         candidates : kinds of chains that are tried for each layer beside low rank:
             "column-groups", "row-groups", "monarch", "fitted", "sum" (see
             `danaus.compress`).
-        weights : "int8": the new layers have weights of 8 bits and round rows to 8 bits
-            (`Plan`'s int8); they are fitted and rated with rounded weights. With
-            ``params=1`` they are dense.
-        ridge : regularisation towards the dense weights, relative to the inputs' mean
-            square.
+        weights : "int8": weights of new layers, and rows, are rounded to 8 bits.
+        ridge : regularisation towards the dense weights, as a share of mean squares.
         seed : seed of the random directions at the output.
         progress : called with the share done; True draws a bar.
         """
         info = self.describe()
-        if images is None and info.image_size:
-            sides = info.image_channels, info.image_size, info.image_size
-            images = np.zeros((0, *sides), np.float32)
+        if images is None and (side := info.image_size):
+            images = np.zeros((0, info.image_channels, side, side), np.float32)
         if images is None:
             offsets, ids = _packed(sequences)
             call = lib.danaus_model_compress
