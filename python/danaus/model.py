@@ -445,7 +445,7 @@ class Model:
 
         Parameters
         ----------
-        sequences : token ids of sample texts (`embed_tokens`); none: only weights count.
+        sequences : token ids of sample texts (`embed_tokens`), if there are any.
         params : the share of the weights of the replaced layers, in (0, 1].
         images : sample images, for vision transformers; see `classify`.
         layers : extended regular expression that names of layers match; None: all.
