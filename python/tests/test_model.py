@@ -151,7 +151,7 @@ def test_wrong_input(folder, tmp_path):
 def test_the_benchmark_runs(tmp_path):
     run_bench("encoder.py", tmp_path / "out.csv", "--tiny")
     rows = records.read(tmp_path / "out.csv")
-    assert [r["name"] for r in rows] == ["danaus", "PyTorch"]
+    assert [r["name"] for r in rows] == ["danaus", "danaus int8", "PyTorch"]
     assert float(rows[0]["error"]) < 1e-6
 
 
@@ -166,6 +166,7 @@ def test_the_benchmark_runs_others(folder, tmp_path):
     rows = bench_records("encoder.py", tmp_path, *options)
     found = {r["name"]: float(r["agreement"]) for r in rows}
     assert found["danaus"] > 0.9999
+    assert 0.99 < found["danaus int8"] < 0.9999
     assert found["ONNX Runtime"] > 0.9999
     assert 0.8 < found["ONNX Runtime int8"] < 0.9999
     assert found.get("fastembed, texts", 1) > 0.9999
