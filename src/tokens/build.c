@@ -11,7 +11,35 @@
 
 #define QUOTED(s) (int)MIN((s).length, 100), (s).text
 
-/* ---- words and tokens ---- */
+/* ---- steps, words and tokens ---- */
+
+danaus_tokenizer *dn_tokenizer_new(void)
+{
+    danaus_tokenizer *t = dn_calloc(1, sizeof *t);
+    if (t)
+        t->unknown = -1;
+    return t;
+}
+
+danaus_status dn_add_normalizer(danaus_tokenizer *t, normalizer **n)
+{
+    TRY(dn_reserve(
+        &t->normalizers, t->normalizer_count, &t->normalizer_capacity,
+        sizeof *t->normalizers, "normalizers"));
+    *n = &t->normalizers[t->normalizer_count++];
+    **n = (normalizer){ 0 };
+    return DANAUS_OK;
+}
+
+danaus_status dn_add_pre_tokenizer(danaus_tokenizer *t, pre_tokenizer **p)
+{
+    TRY(dn_reserve(
+        &t->pre_tokenizers, t->pre_tokenizer_count, &t->pre_tokenizer_capacity,
+        sizeof *t->pre_tokenizers, "pre-tokenizers"));
+    *p = &t->pre_tokenizers[t->pre_tokenizer_count++];
+    **p = (pre_tokenizer){ 0 };
+    return DANAUS_OK;
+}
 
 danaus_status dn_add_word(danaus_tokenizer *t, span word, int32_t id)
 {
@@ -77,16 +105,15 @@ static danaus_status add_to_matchers(danaus_tokenizer *t)
 {
     for (size_t i = 0; i < t->added_count; i++) {
         span string = dn_vocabulary_text(&t->added_texts, &t->added_texts.words[i]);
-        growing normal = { 0 };
+        normal_text normal = { 0 };
         danaus_status status = DANAUS_OK;
-        if (t->added[i].normalized) {
-            status = dn_normalize(&t->normalizer, string, &normal);
-            string = growing_span(&normal);
-        }
+        if (t->added[i].normalized)
+            status = dn_normalize(
+                t->normalizers, t->normalizer_count, string, &normal, &string);
         matcher *m = t->added[i].normalized ? &t->normalized : &t->as_is;
         if (status == DANAUS_OK)
             status = dn_matcher_add(m, string, (int32_t)i);
-        dn_free(normal.text);
+        dn_normal_text_free(&normal);
         TRY(status);
     }
     return DANAUS_OK;
@@ -136,15 +163,22 @@ static danaus_status make_decoded(danaus_tokenizer *t)
     return DANAUS_OK;
 }
 
-danaus_status dn_finish_tokenizer(danaus_tokenizer *t, span unknown)
+danaus_status dn_set_unknown(danaus_tokenizer *t, span word)
 {
-    const vocabulary_word *word = dn_vocabulary_find_word(&t->words, unknown);
-    if (!word)
+    const vocabulary_word *found = dn_vocabulary_find_word(&t->words, word);
+    if (!found)
         return dn_fail(
             DANAUS_ERR_FORMAT,
-            "the unknown token \"%.*s\" is no word of the vocabulary", QUOTED(unknown));
-    t->unknown = word->id;
-    t->prefix_hash = dn_word_hash(WORD_HASH_START, growing_span(&t->prefix));
+            "the unknown token \"%.*s\" is no word of the vocabulary", QUOTED(word));
+    t->unknown = found->id;
+    return DANAUS_OK;
+}
+
+danaus_status dn_finish_tokenizer(danaus_tokenizer *t)
+{
+    if (!t->words.count)
+        return dn_fail(DANAUS_ERR_FORMAT, "the vocabulary has no word");
+    TRY(dn_finish_model(t));
     TRY(add_to_matchers(t));
     TRY(make_decoded(t));
     for (size_t i = 0; i < t->before + t->after; i++)
@@ -165,6 +199,11 @@ void danaus_tokenizer_destroy(danaus_tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
+    for (size_t i = 0; i < tokenizer->normalizer_count; i++)
+        dn_normalizer_free(&tokenizer->normalizers[i]);
+    dn_free(tokenizer->normalizers);
+    dn_free(tokenizer->pre_tokenizers);
+    dn_model_free(&tokenizer->model);
     dn_vocabulary_free(&tokenizer->words);
     dn_vocabulary_free(&tokenizer->added_texts);
     dn_matcher_free(&tokenizer->as_is);
@@ -172,7 +211,6 @@ void danaus_tokenizer_destroy(danaus_tokenizer *tokenizer)
     dn_free(tokenizer->added);
     dn_free(tokenizer->around);
     dn_free(tokenizer->decoded);
-    dn_free(tokenizer->prefix.text);
-    dn_free(tokenizer->decoder_prefix.text);
+    dn_free(tokenizer->decoder.prefix.text);
     dn_free(tokenizer);
 }

@@ -91,17 +91,19 @@ static danaus_status read_all(const json_t *config, danaus_tokenizer *t)
             "HyenaDNATokenizer or CharacterTokenizer");
     TRY(dn_json_text(config, "truncation_side", &side));
     t->keep_end = dn_span_is(side, "left");
-    t->characters = 1;
+    t->model.put = dn_put_characters;
+    t->decoder.put = dn_decode_wordpiece;
     TRY(add_firsts(t));
     TRY(add_characters(config, t));
     TRY(dn_add_after(t, dn_find_id(t, span_of(SEPARATOR))));
-    return dn_finish_tokenizer(t, span_of(UNKNOWN));
+    TRY(dn_set_unknown(t, span_of(UNKNOWN)));
+    return dn_finish_tokenizer(t);
 }
 
 danaus_status dn_tokenizer_read_characters(span config, danaus_tokenizer **tokenizer)
 {
     json_t *object = NULL;
-    danaus_tokenizer *t = dn_calloc(1, sizeof *t);
+    danaus_tokenizer *t = dn_tokenizer_new();
     if (!t)
         return dn_fail_memory(sizeof *t, "a tokenizer");
     danaus_status status = dn_json_parse(config, &object);

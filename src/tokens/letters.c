@@ -144,16 +144,60 @@ int dn_is_word(int32_t c)
            (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
 }
 
+int dn_is_accent(int32_t c)
+{
+    utf8proc_category_t is = utf8proc_category(c);
+    return is >= UTF8PROC_CATEGORY_MN && is <= UTF8PROC_CATEGORY_ME && kind_of(c) != YOUNG;
+}
+
+int dn_is_letter(int32_t c)
+{
+    utf8proc_category_t is = utf8proc_category(c);
+    return is >= UTF8PROC_CATEGORY_LU && is <= UTF8PROC_CATEGORY_LO;
+}
+
+int dn_is_number(int32_t c)
+{
+    utf8proc_category_t is = utf8proc_category(c);
+    return is >= UTF8PROC_CATEGORY_ND && is <= UTF8PROC_CATEGORY_NO;
+}
+
+size_t dn_cluster_end(span string, size_t at)
+{
+    utf8proc_int32_t state = 0;
+    int32_t c = dn_letter(string, &at);
+    for (size_t next = at; next < string.length; at = next) {
+        int32_t with = dn_letter(string, &next);
+        if (utf8proc_grapheme_break_stateful(c, with, &state))
+            break;
+        c = with;
+    }
+    return at;
+}
+
 /* ---- decomposition and case ---- */
 
-int dn_decompose(int32_t c, int32_t *parts)
+int dn_decompose(int32_t c, int compatibility, int32_t *parts)
 {
-    parts[0] = c;
-    if (kind_of(c) == YOUNG)
-        return 1;
-    utf8proc_ssize_t n =
-        utf8proc_decompose_char(c, parts, LETTER_PARTS, UTF8PROC_DECOMPOSE, NULL);
-    return n < 1 || n > LETTER_PARTS ? 1 : (int)n;
+    int options = UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : 0);
+    utf8proc_ssize_t n = 1;
+    if (kind_of(c) != YOUNG)
+        n = utf8proc_decompose_char(
+            c, parts, LETTER_PARTS, (utf8proc_option_t)options, NULL);
+    if (n > 1 && n <= LETTER_PARTS)
+        return (int)n;
+    if (kind_of(c) == YOUNG || n != 1)
+        parts[0] = c;
+    return 1;
+}
+
+int32_t dn_compose(int32_t c, int32_t next)
+{
+    utf8proc_int32_t both[2] = { c, next };
+    if (utf8proc_normalize_utf32(both, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE) != 1 ||
+        kind_of(both[0]) == YOUNG)
+        return -1;
+    return both[0];
 }
 
 int dn_combining_class(int32_t c)

@@ -1,50 +1,51 @@
-/* Reads tokenizer.json as the package `tokenizers` writes it for BERT, with parts of the kinds
-   below and no others. The caller does truncation and padding; the file only says which end is
-   cut off. */
+/* Reads tokenizer.json as the package `tokenizers` writes it. The caller does truncation and
+   padding; the file only says which end is cut off. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
-#include "io/json.h"
-#include "tokens/tokens.h"
+#include "tokens/letters.h"
+#include "tokens/read.h"
 
-#include <string.h>
+/* ---- helpers of all parts ---- */
 
-#define DEFAULT_PREFIX "##"
-
-/* Objects of another type than this are refused; `found` is NULL if there is none. A model
-   of older files has no type. */
-static danaus_status find_part(
-    const json_t *file, const char *part, const char *type, const json_t **found)
+static danaus_status fail_kind(
+    const char *name, span type, const part_kind *kinds, size_t count)
 {
-    span is = { type, strlen(type) };
-    *found = json_object_get(file, part);
-    if (json_is_null(*found))
-        *found = NULL;
-    if (!*found)
-        return DANAUS_OK;
-    if (strcmp(part, "model"))
-        is = (span){ "none", strlen("none") };
-    TRY(dn_json_text(*found, "type", &is));
-    if (!dn_span_is(is, type))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "the %s is of type %.*s; danaus has %s", part,
-            (int)MIN(is.length, 100), is.text, type);
+    char has[512];
+    text t = { has, sizeof has, 0 };
+    for (size_t i = 0; i < count; i++)
+        dn_text(&t, "%s%s", i ? ", " : "", kinds[i].type);
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED, "the %s is of type %.*s; danaus has %s", name,
+        (int)MIN(type.length, 100), type.text, has);
+}
+
+danaus_status dn_read_kind(
+    const json_t *part, const char *name, const part_kind *kinds, size_t count,
+    danaus_tokenizer *t)
+{
+    span type = { "none", strlen("none") };
+    TRY(dn_json_text(part, "type", &type));
+    for (size_t i = 0; i < count; i++)
+        if (dn_span_is(type, kinds[i].type))
+            return kinds[i].read(part, t);
+    return fail_kind(name, type, kinds, count);
+}
+
+danaus_status dn_read_each(
+    const json_t *part, const char *field, read_part_fn *read, danaus_tokenizer *t)
+{
+    size_t i;
+    json_t *parts, *each;
+    TRY(dn_json_array(part, field, &parts));
+    if (!parts)
+        return dn_fail(DANAUS_ERR_FORMAT, "no \"%s\" are there", field);
+    json_array_foreach(parts, i, each) { TRY(read(each, t)); }
     return DANAUS_OK;
 }
 
-static danaus_status need_part(
-    const json_t *file, const char *part, const char *type, const json_t **found)
-{
-    TRY(find_part(file, part, type, found));
-    return *found ? DANAUS_OK
-                  : dn_fail(
-                        DANAUS_ERR_UNSUPPORTED, "there is no %s; danaus needs %s", part,
-                        type);
-}
-
-/* A flag that has to be there. */
-static danaus_status read_flag(const json_t *object, const char *field, int *flag)
+danaus_status dn_read_flag(const json_t *object, const char *field, int *flag)
 {
     *flag = -1;
     TRY(dn_json_flag(object, field, flag));
@@ -52,55 +53,28 @@ static danaus_status read_flag(const json_t *object, const char *field, int *fla
                       : dn_fail(DANAUS_ERR_FORMAT, "no \"%s\" is there", field);
 }
 
-static danaus_status read_normalizer(const json_t *file, normalizer *n)
+danaus_status dn_read_text(const json_t *object, const char *field, span *string)
 {
-    const json_t *part;
-    TRY(need_part(file, "normalizer", "BertNormalizer", &part));
-    TRY(read_flag(part, "clean_text", &n->clean));
-    TRY(read_flag(part, "handle_chinese_chars", &n->chinese));
-    TRY(read_flag(part, "lowercase", &n->lower));
-    n->strip_accents = n->lower;
-    return dn_json_flag(part, "strip_accents", &n->strip_accents);
+    *string = (span){ 0 };
+    TRY(dn_json_text(object, field, string));
+    return string->text ? DANAUS_OK
+                        : dn_fail(DANAUS_ERR_FORMAT, "no \"%s\" is there", field);
 }
 
-static danaus_status read_words(const json_t *model, danaus_tokenizer *t)
+int32_t dn_json_id(const json_t *number)
 {
-    const char *word;
-    json_t *words = json_object_get(model, "vocab"), *id;
-    if (!json_is_object(words))
-        return dn_fail(DANAUS_ERR_FORMAT, "the model has no vocabulary");
-    json_object_foreach(words, word, id)
-    {
-        json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
-        if (number < 0 || number >= INT32_MAX)
-            return dn_fail(
-                DANAUS_ERR_FORMAT, "word \"%.100s\" has no id from 0 to %d", word,
-                INT32_MAX - 1);
-        TRY(dn_add_word(t, (span){ word, strlen(word) }, (int32_t)number));
-    }
-    return DANAUS_OK;
+    json_int_t id = json_is_integer(number) ? json_integer_value(number) : -1;
+    return id < 0 || id >= INT32_MAX ? -1 : (int32_t)id;
 }
 
-static danaus_status read_model(const json_t *file, danaus_tokenizer *t, span *unknown)
+int32_t dn_single_letter(span string)
 {
-    const json_t *part;
-    span prefix = { 0 };
-    t->longest_word = -1;
-    TRY(need_part(file, "model", "WordPiece", &part));
-    if (json_object_get(part, "merges"))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "the model is BPE; danaus has WordPiece");
-    TRY(dn_json_text(part, "unk_token", unknown));
-    TRY(dn_json_text(part, "continuing_subword_prefix", &prefix));
-    TRY(dn_json_integer(part, "max_input_chars_per_word", &t->longest_word));
-    if (!unknown->text || !prefix.text || t->longest_word < 0)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "the model needs unk_token, continuing_subword_prefix and "
-            "max_input_chars_per_word");
-    TRY(dn_growing_add(&t->prefix, prefix));
-    return read_words(part, t);
+    size_t end = 0;
+    int32_t c = string.length ? dn_letter(string, &end) : -1;
+    return end == string.length ? c : -1;
 }
+
+/* ---- the file ---- */
 
 static danaus_status read_token(const json_t *object, danaus_tokenizer *t)
 {
@@ -109,11 +83,11 @@ static danaus_status read_token(const json_t *object, danaus_tokenizer *t)
     added_token token = { 0 };
     TRY(dn_json_text(object, "content", &string));
     TRY(dn_json_integer(object, "id", &id));
-    TRY(read_flag(object, "single_word", &token.single_word));
-    TRY(read_flag(object, "lstrip", &token.lstrip));
-    TRY(read_flag(object, "rstrip", &token.rstrip));
-    TRY(read_flag(object, "special", &token.special));
-    TRY(read_flag(object, "normalized", &token.normalized));
+    TRY(dn_read_flag(object, "single_word", &token.single_word));
+    TRY(dn_read_flag(object, "lstrip", &token.lstrip));
+    TRY(dn_read_flag(object, "rstrip", &token.rstrip));
+    TRY(dn_read_flag(object, "special", &token.special));
+    TRY(dn_read_flag(object, "normalized", &token.normalized));
     if (!string.text || id < 0 || id >= INT32_MAX)
         return dn_fail(DANAUS_ERR_FORMAT, "an added token has no content and id");
     token.id = (int32_t)id;
@@ -129,89 +103,37 @@ static danaus_status read_tokens(const json_t *file, danaus_tokenizer *t)
     return DANAUS_OK;
 }
 
-/* {"SpecialToken": {"id": NAME}}, where special_tokens[NAME] has ids. */
-static danaus_status read_special(
-    const json_t *part, const json_t *special, int is_after, danaus_tokenizer *t)
+/* Reads file[name], if it is there. */
+static danaus_status read_part(
+    const json_t *file, const char *name, read_part_fn *read, danaus_tokenizer *t)
 {
-    size_t i;
-    span name = { 0 };
-    json_t *ids = NULL, *id;
-    TRY(dn_json_text(special, "id", &name));
-    if (name.text)
-        TRY(dn_json_array(
-            json_object_get(json_object_get(part, "special_tokens"), name.text), "ids",
-            &ids));
-    if (!ids)
-        return dn_fail(DANAUS_ERR_FORMAT, "a special token of the template has no ids");
-    json_array_foreach(ids, i, id)
-    {
-        json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
-        if (number < 0 || number >= INT32_MAX)
-            return dn_fail(DANAUS_ERR_FORMAT, "the template has an id that is none");
-        int32_t put = (int32_t)number;
-        TRY(is_after ? dn_add_after(t, put) : dn_add_before(t, put));
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status read_template(const json_t *file, danaus_tokenizer *t)
-{
-    size_t i;
-    const json_t *part;
-    json_t *pieces, *piece;
-    int texts = 0;
-    TRY(find_part(file, "post_processor", "TemplateProcessing", &part));
-    if (!part)
-        return DANAUS_OK;
-    TRY(dn_json_array(part, "single", &pieces));
-    json_array_foreach(pieces, i, piece)
-    {
-        span name = { 0 };
-        const json_t *special = json_object_get(piece, "SpecialToken");
-        if (special) {
-            TRY(read_special(part, special, texts, t));
-            continue;
-        }
-        TRY(dn_json_text(json_object_get(piece, "Sequence"), "id", &name));
-        texts += name.text && dn_span_is(name, "A") ? 1 : 2;
-    }
-    return texts == 1 ? DANAUS_OK
-                      : dn_fail(
-                            DANAUS_ERR_UNSUPPORTED,
-                            "the template for one text does not have it once");
-}
-
-static danaus_status read_decoder(const json_t *file, danaus_tokenizer *t)
-{
-    const json_t *part;
-    span prefix = { DEFAULT_PREFIX, strlen(DEFAULT_PREFIX) };
-    TRY(need_part(file, "decoder", "WordPiece", &part));
-    TRY(read_flag(part, "cleanup", &t->cleanup));
-    TRY(dn_json_text(part, "prefix", &prefix));
-    return dn_growing_add(&t->decoder_prefix, prefix);
+    const json_t *part = json_object_get(file, name);
+    return part && !json_is_null(part) ? read(part, t) : DANAUS_OK;
 }
 
 static danaus_status read_all(const json_t *file, danaus_tokenizer *t)
 {
-    const json_t *part;
-    span unknown = { 0 }, direction = { 0 };
+    span direction = { 0 };
+    const json_t *back = json_object_get(file, "decoder");
     if (!json_is_object(file))
         return dn_fail(DANAUS_ERR_FORMAT, "tokenizer.json is not an object");
     TRY(dn_json_text(json_object_get(file, "truncation"), "direction", &direction));
     t->keep_end = direction.text && dn_span_is(direction, "Left");
-    TRY(need_part(file, "pre_tokenizer", "BertPreTokenizer", &part));
-    TRY(read_model(file, t, &unknown));
-    TRY(read_normalizer(file, &t->normalizer));
+    TRY(read_part(file, "pre_tokenizer", dn_read_pre_tokenizer, t));
+    TRY(read_part(file, "model", dn_read_model, t));
+    if (!t->model.put)
+        return dn_fail(DANAUS_ERR_FORMAT, "there is no model");
+    TRY(read_part(file, "normalizer", dn_read_normalizer, t));
     TRY(read_tokens(file, t));
-    TRY(read_template(file, t));
-    TRY(read_decoder(file, t));
-    return dn_finish_tokenizer(t, unknown);
+    TRY(read_part(file, "post_processor", dn_read_template, t));
+    TRY(dn_read_decoder(json_is_null(back) ? NULL : back, t));
+    return dn_finish_tokenizer(t);
 }
 
 danaus_status dn_tokenizer_read(span json, danaus_tokenizer **tokenizer)
 {
     json_t *file = NULL;
-    danaus_tokenizer *t = dn_calloc(1, sizeof *t);
+    danaus_tokenizer *t = dn_tokenizer_new();
     if (!t)
         return dn_fail_memory(sizeof *t, "a tokenizer");
     danaus_status status = dn_json_parse(json, &file);

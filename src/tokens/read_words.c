@@ -71,13 +71,19 @@ static danaus_status check_class(const json_t *config)
         (int)MIN(class.length, 100), class.text, classes[0]);
 }
 
-static danaus_status read_normalizer(const json_t *config, normalizer *n)
+static danaus_status read_normalizer(const json_t *config, danaus_tokenizer *t)
 {
-    *n = (normalizer){ .clean = 1, .chinese = 1, .lower = 1 };
-    TRY(dn_json_flag(config, "tokenize_chinese_chars", &n->chinese));
-    TRY(dn_json_flag(config, "do_lower_case", &n->lower));
-    n->strip_accents = n->lower;
-    return dn_json_flag(config, "strip_accents", &n->strip_accents);
+    normalizer *n;
+    pre_tokenizer *p;
+    TRY(dn_add_pre_tokenizer(t, &p));
+    TRY(dn_add_normalizer(t, &n));
+    p->run = dn_split_bert;
+    n->run = dn_normalize_bert;
+    n->bert.clean = n->bert.chinese = n->bert.lower = 1;
+    TRY(dn_json_flag(config, "tokenize_chinese_chars", &n->bert.chinese));
+    TRY(dn_json_flag(config, "do_lower_case", &n->bert.lower));
+    n->bert.strip_accents = n->bert.lower;
+    return dn_json_flag(config, "strip_accents", &n->bert.strip_accents);
 }
 
 /* Flags that are not there are 0. */
@@ -159,24 +165,27 @@ static danaus_status read_all(
     TRY(check_class(config));
     TRY(dn_json_text(config, "truncation_side", &side));
     t->keep_end = dn_span_is(side, "left");
-    t->longest_word = LONGEST_WORD;
-    t->cleanup = 1;
-    TRY(dn_growing_add(&t->prefix, span_of(PREFIX)));
-    TRY(dn_growing_add(&t->decoder_prefix, span_of(PREFIX)));
-    TRY(read_normalizer(config, &t->normalizer));
+    t->model.put = dn_put_wordpiece;
+    t->model.longest_word = LONGEST_WORD;
+    t->decoder.put = dn_decode_wordpiece;
+    t->decoder.cleanup = 1;
+    TRY(dn_growing_add(&t->model.prefix, span_of(PREFIX)));
+    TRY(dn_growing_add(&t->decoder.prefix, span_of(PREFIX)));
+    TRY(read_normalizer(config, t));
     *in_words = 1;
     TRY(read_lines(words, t));
     *in_words = 0;
     TRY(read_tokens(config, t));
     TRY(read_specials(config, t, &unknown));
-    return dn_finish_tokenizer(t, unknown);
+    TRY(dn_set_unknown(t, unknown));
+    return dn_finish_tokenizer(t);
 }
 
 danaus_status dn_tokenizer_read_words(
     span words, span config, danaus_tokenizer **tokenizer, int *in_words)
 {
     json_t *object = NULL;
-    danaus_tokenizer *t = dn_calloc(1, sizeof *t);
+    danaus_tokenizer *t = dn_tokenizer_new();
     if (!t)
         return dn_fail_memory(sizeof *t, "a tokenizer");
     *in_words = 0;

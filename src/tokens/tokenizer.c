@@ -1,7 +1,4 @@
-/* danaus/tokenizer.h: encoding and decoding.
-
-   The decoder puts a space before each token but the first, or removes the token's prefix. Then
-   it undoes in each token alone what WordPiece separates, by the replacements below in order. */
+/* danaus/tokenizer.h: encoding and decoding. */
 // SPDX-License-Identifier: Apache-2.0
 #include "danaus/tokenizer.h"
 
@@ -48,16 +45,36 @@ danaus_status danaus_tokenizer_around(
 
 /* ---- encoding ---- */
 
+danaus_status dn_put_id(encoding *e, int32_t id)
+{
+    if (e->count == e->capacity)
+        TRY(dn_reserve(&e->ids, e->count, &e->capacity, sizeof *e->ids, "ids"));
+    e->ids[e->count++] = id;
+    return DANAUS_OK;
+}
+
+danaus_status dn_put_unknown(encoding *e, span what)
+{
+    if (e->tokenizer->unknown >= 0)
+        return dn_put_id(e, e->tokenizer->unknown);
+    return dn_fail(
+        DANAUS_ERR_FORMAT,
+        "the text has \"%.*s\", which is no token, and there is no unknown token",
+        (int)MIN(what.length, 40), what.text);
+}
+
+static danaus_status put_part(encoding *e, span part) { return dn_put_part(e, 0, part); }
+
 static danaus_status put_normalized(encoding *e, span part)
 {
     const danaus_tokenizer *t = e->tokenizer;
+    span normal;
     if (e->count >= e->most)
         return DANAUS_OK;
-    if (t->characters)
-        return dn_put_characters(e, part);
-    e->normal.length = 0;
-    TRY(dn_normalize(&t->normalizer, part, &e->normal));
-    return dn_match(e, &t->normalized, growing_span(&e->normal), dn_put_words);
+    TRY(dn_normalize(t->normalizers, t->normalizer_count, part, &e->normal, &normal));
+    int begins = part.text == e->whole.text && !e->normal.moved;
+    e->start = begins ? normal.text : NULL;
+    return dn_match(e, &t->normalized, normal, put_part);
 }
 
 static danaus_status copy_ids(
@@ -101,6 +118,25 @@ static danaus_status check_text(
     return DANAUS_OK;
 }
 
+static danaus_status put_whole(encoding *e)
+{
+    const danaus_tokenizer *t = e->tokenizer;
+    size_t count = t->pre_tokenizer_count;
+    if (count && !(e->parts = dn_calloc(count, sizeof *e->parts)))
+        return dn_fail_memory(count * sizeof *e->parts, "parts of a text");
+    return dn_match(e, &t->as_is, e->whole, put_normalized);
+}
+
+static void free_encoding(encoding *e)
+{
+    for (size_t i = 0; e->parts && i < e->tokenizer->pre_tokenizer_count; i++)
+        dn_free(e->parts[i].text);
+    dn_free(e->parts);
+    dn_free(e->ids);
+    dn_normal_text_free(&e->normal);
+    dn_model_work_free(&e->work);
+}
+
 danaus_status danaus_tokenizer_encode(
     const danaus_tokenizer *tokenizer, const char *string, size_t bytes, int64_t most,
     int32_t *ids, size_t capacity, size_t *count)
@@ -109,84 +145,19 @@ danaus_status danaus_tokenizer_encode(
     TRY(check_text(tokenizer, whole, most, ids, capacity, count));
     size_t room = most ? (size_t)most - tokenizer->before - tokenizer->after : SIZE_MAX;
     encoding e = { .tokenizer = tokenizer,
+                   .whole = whole,
                    .most = tokenizer->keep_end ? SIZE_MAX : room };
-    danaus_status status = dn_match(&e, &tokenizer->as_is, whole, put_normalized);
+    danaus_status status = put_whole(&e);
     if (status == DANAUS_OK) {
         size_t middle = MIN(e.count, room);
         size_t skip = tokenizer->keep_end ? e.count - middle : 0;
         status = copy_ids(&e, skip, middle, ids, capacity, count);
     }
-    dn_free(e.ids);
-    dn_free(e.normal.text);
-    dn_free(e.pieces);
+    free_encoding(&e);
     return status;
 }
 
 /* ---- decoding ---- */
-
-static const char *const cleanups[][2] = {
-    { " .", "." },   { " ?", "?" },     { " !", "!" },     { " ,", "," },
-    { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
-    { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
-};
-
-/* Replaces in text[0 .. length); the new words are no longer than the old ones. Returns the
-   new length. */
-static size_t replace(char *string, size_t length, const char *old, const char *new)
-{
-    size_t old_length = strlen(old), new_length = strlen(new), to = 0;
-    for (size_t at = 0; at < length;) {
-        if (length - at >= old_length && !memcmp(string + at, old, old_length)) {
-            memcpy(string + to, new, new_length);
-            to += new_length;
-            at += old_length;
-        } else {
-            string[to++] = string[at++];
-        }
-    }
-    return to;
-}
-
-static danaus_status put_decoded(
-    const danaus_tokenizer *t, span token, int is_first, growing *to)
-{
-    size_t from = to->length;
-    size_t prefix = t->decoder_prefix.length;
-    int is_within = token.length >= prefix &&
-                    (!prefix || !memcmp(token.text, t->decoder_prefix.text, prefix));
-    if (!is_first && is_within)
-        token = (span){ token.text + prefix, token.length - prefix };
-    else if (!is_first)
-        TRY(dn_growing_add(to, (span){ " ", 1 }));
-    TRY(dn_growing_add(to, token));
-    int cleanup = t->cleanup && to->length > from;
-    for (size_t i = 0; cleanup && i < sizeof cleanups / sizeof *cleanups; i++) {
-        size_t length = to->length - from;
-        length = replace(to->text + from, length, cleanups[i][0], cleanups[i][1]);
-        to->length = from + length;
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status put_all(
-    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
-    growing *to)
-{
-    int is_first = 1;
-    for (size_t i = 0; i < count; i++) {
-        const decoded *token = dn_decoded(t, ids[i]);
-        if (!token)
-            return dn_fail(
-                DANAUS_ERR_ARGUMENT,
-                "id %" PRId32 " at %zu is no token; there are %" PRId32, ids[i], i,
-                danaus_tokenizer_vocabulary(t));
-        if (skip_special && token->skip)
-            continue;
-        TRY(put_decoded(t, token->text, is_first, to));
-        is_first = 0;
-    }
-    return DANAUS_OK;
-}
 
 static danaus_status copy_text(
     const growing *from, char *string, size_t capacity, size_t *bytes)
@@ -212,7 +183,7 @@ danaus_status danaus_tokenizer_decode(
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "a tokenizer, ids and places for text and its length are needed");
-    danaus_status status = put_all(tokenizer, ids, count, skip_special, &whole);
+    danaus_status status = dn_decode_ids(tokenizer, ids, count, skip_special, &whole);
     if (status == DANAUS_OK)
         status = copy_text(&whole, string, capacity, bytes);
     dn_free(whole.text);

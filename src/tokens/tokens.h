@@ -1,17 +1,22 @@
 /* The inside of a tokenizer: how text becomes ids, in the reference's order.
 
    1. Added tokens that are not `normalized` are found in the original text (match.c).
-   2. The text between them is normalized (normalize.c), and added tokens that are `normalized`
-      are found in it.
-   3. The text between these is cut into words, and words into pieces (wordpiece.c).
-      A tokenizer of characters skips these two steps, and every character is a token
-      (characters.c).
-   4. Ids beyond the greatest length are cut off, and the template's ids are put around. */
+   2. The text between them is normalized (normalizers.h), and added tokens that are
+      `normalized` are found in it.
+   3. The text between these is cut into words (pre_tokenizers.h), and the model makes ids of
+      each word: wordpiece.c, unigram.c, bpe.c, or characters.c.
+   4. Ids beyond the greatest length are cut off, and the template's ids are put around.
+
+   decoder.c makes text of ids. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_TOKENS_TOKENS_H
 #define DN_TOKENS_TOKENS_H
 
 #include "danaus/tokenizer.h"
+#include "tokens/growing.h"
+#include "tokens/models.h"
+#include "tokens/normalizers.h"
+#include "tokens/pre_tokenizers.h"
 #include "tokens/vocabulary.h"
 
 typedef struct added_token {
@@ -30,17 +35,6 @@ typedef struct matcher {
     unsigned char begins[256]; /* nonzero: a text has that first byte */
 } matcher;
 
-/* How BERT's text is normalized. */
-typedef struct normalizer {
-    int clean, chinese, strip_accents, lower;
-} normalizer;
-
-/* A text that grows. */
-typedef struct growing {
-    char *text;
-    size_t length, capacity;
-} growing;
-
 /* The text of an id when it is decoded. */
 typedef struct decoded {
     int32_t id;
@@ -48,14 +42,28 @@ typedef struct decoded {
     span text;
 } decoded;
 
+/* Appends the text of a token. */
+typedef danaus_status decode_fn(
+    const danaus_tokenizer *t, span token, int is_first, growing *to);
+
+typedef struct decoder {
+    decode_fn *put;
+    int is_bytes;   /* nonzero: all tokens together are bytes that may be no UTF-8 */
+    growing prefix; /* of tokens within a word */
+    int cleanup;
+    int32_t space;    /* the letter that stands for a space */
+    int drops_spaces; /* nonzero: the first token loses its spaces */
+} decoder;
+
 struct danaus_tokenizer {
+    normalizer *normalizers;
+    size_t normalizer_count, normalizer_capacity;
+    pre_tokenizer *pre_tokenizers;
+    size_t pre_tokenizer_count, pre_tokenizer_capacity;
+
     vocabulary words;
-    int characters;       /* nonzero: they are the words */
-    int32_t unknown;      /* id */
-    int64_t longest_word; /* in code points; a longer one is unknown */
-    growing prefix;       /* of pieces within a word: "##" */
-    uint64_t prefix_hash;
-    normalizer normalizer;
+    int32_t unknown; /* id; -1: there is none */
+    model model;
 
     vocabulary added_texts; /* in the order of `added` */
     added_token *added;
@@ -69,8 +77,7 @@ struct danaus_tokenizer {
 
     decoded *decoded; /* of each id that there is, in order */
     size_t decoded_count;
-    growing decoder_prefix;
-    int cleanup;
+    decoder decoder;
 };
 
 /* Ids in the making. */
@@ -78,22 +85,18 @@ typedef struct encoding {
     const danaus_tokenizer *tokenizer;
     int32_t *ids;
     size_t count, capacity;
-    size_t most;               /* more ids than these are not needed */
-    growing normal;            /* a part of the text, normalized */
-    struct word_piece *pieces; /* room for the beginnings of a word */
+    size_t most; /* more ids than these are not needed */
+    span whole;  /* the text */
+    normal_text normal;
+    const char *start; /* of the part with which the text begins; NULL: another part */
+    growing *parts;    /* of each pre-tokenizer */
+    model_work work;
 } encoding;
-
-static inline span growing_span(const growing *g)
-{
-    return (span){ g->text, g->length };
-}
-
-danaus_status dn_growing_add(growing *g, span more);
 
 danaus_status dn_put_id(encoding *e, int32_t id);
 
-/* Appends the normalized text. */
-danaus_status dn_normalize(const normalizer *n, span string, growing *to);
+/* Puts the unknown token. `what` was found, if there is none. */
+danaus_status dn_put_unknown(encoding *e, span what);
 
 danaus_status dn_matcher_add(matcher *m, span string, int32_t token);
 void dn_matcher_free(matcher *m);
@@ -102,9 +105,13 @@ void dn_matcher_free(matcher *m);
 typedef danaus_status between_fn(encoding *e, span part);
 danaus_status dn_match(encoding *e, const matcher *m, span string, between_fn *between);
 
-/* Puts the ids of normalized text, or of text whose characters are tokens. */
-danaus_status dn_put_words(encoding *e, span string);
-danaus_status dn_put_characters(encoding *e, span string);
+/* The decoders (decoder.c). */
+decode_fn dn_decode_plain, dn_decode_wordpiece, dn_decode_spaces, dn_decode_bytes;
+
+/* Appends the text of ids. */
+danaus_status dn_decode_ids(
+    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
+    growing *to);
 
 /* The files: bytes of tokenizer.json, or of vocab.txt and tokenizer_config.json, or of
    tokenizer_config.json alone, where characters are tokens. *in_words: 1 if the error is in
@@ -114,16 +121,25 @@ danaus_status dn_tokenizer_read_words(
     span words, span config, danaus_tokenizer **tokenizer, int *in_words);
 danaus_status dn_tokenizer_read_characters(span config, danaus_tokenizer **tokenizer);
 
-/* Steps of making one from files (build.c); the normalizer, the prefixes and all words come
-   first, then tokens, the template, and the end. Spans are copied. */
+/* Steps of making one from files (build.c); normalizers, pre-tokenizers and the model with
+   all words come first, then tokens, the template, and the end. Spans are copied. */
+danaus_tokenizer *dn_tokenizer_new(void); /* NULL if there is no memory */
+
+/* The new one, of zeros. */
+danaus_status dn_add_normalizer(danaus_tokenizer *t, normalizer **n);
+danaus_status dn_add_pre_tokenizer(danaus_tokenizer *t, pre_tokenizer **p);
+
 danaus_status dn_add_word(danaus_tokenizer *t, span word, int32_t id);
-int32_t dn_find_id(const danaus_tokenizer *t, span token); /* -1: there is none */
+int32_t dn_find_id(const danaus_tokenizer *t, span token);        /* -1: there is none */
 const decoded *dn_decoded(const danaus_tokenizer *t, int32_t id); /* NULL likewise */
+
+/* Makes that word the unknown token. */
+danaus_status dn_set_unknown(danaus_tokenizer *t, span word);
 
 /* A token that is no word gets the next id; token->id is the id in the file. */
 danaus_status dn_add_token(danaus_tokenizer *t, span string, const added_token *token);
 danaus_status dn_add_before(danaus_tokenizer *t, int32_t id);
 danaus_status dn_add_after(danaus_tokenizer *t, int32_t id);
-danaus_status dn_finish_tokenizer(danaus_tokenizer *t, span unknown);
+danaus_status dn_finish_tokenizer(danaus_tokenizer *t);
 
 #endif
