@@ -49,6 +49,26 @@ static utf8proc_category_t category(int32_t c)
     }
 }
 
+/* How parts of the reference of other versions of Unicode differ. */
+typedef enum difference { SIMPLE, FLIPPED, EXTENDS, LETTER, NUMBER } difference;
+
+/* True if they do so for this code point; rarely asked. */
+static int differs(int32_t c, difference how)
+{
+    static const struct {
+        int32_t first, last;
+        difference how;
+    } all[] = {
+#define X(first, last, how) { first, last, how },
+#include "tokens/letters_new.def"
+#undef X
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (c >= all[i].first && c <= all[i].last && all[i].how == how)
+            return 1;
+    return 0;
+}
+
 /* ---- UTF-8 ---- */
 
 int32_t dn_letter(span string, size_t *at)
@@ -147,18 +167,24 @@ int dn_is_word(int32_t c)
 int dn_is_accent(int32_t c)
 {
     utf8proc_category_t is = utf8proc_category(c);
-    return is >= UTF8PROC_CATEGORY_MN && is <= UTF8PROC_CATEGORY_ME && kind_of(c) != YOUNG;
+    if (is < UTF8PROC_CATEGORY_MN || is > UTF8PROC_CATEGORY_ME)
+        return c == 0x1cf2 || c == 0x1cf3; /* Vedic signs, marks before Unicode 12 */
+    return (kind_of(c) != YOUNG) != differs(c, FLIPPED);
 }
 
 int dn_is_letter(int32_t c)
 {
     utf8proc_category_t is = utf8proc_category(c);
+    if (is == UTF8PROC_CATEGORY_CN)
+        return differs(c, LETTER);
     return is >= UTF8PROC_CATEGORY_LU && is <= UTF8PROC_CATEGORY_LO;
 }
 
 int dn_is_number(int32_t c)
 {
     utf8proc_category_t is = utf8proc_category(c);
+    if (is == UTF8PROC_CATEGORY_CN)
+        return differs(c, NUMBER);
     return is >= UTF8PROC_CATEGORY_ND && is <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -168,6 +194,8 @@ size_t dn_cluster_end(span string, size_t at)
     int32_t c = dn_letter(string, &at);
     for (size_t next = at; next < string.length; at = next) {
         int32_t with = dn_letter(string, &next);
+        if (utf8proc_category(with) == UTF8PROC_CATEGORY_CN && differs(with, EXTENDS))
+            with = 0x300; /* any mark */
         if (utf8proc_grapheme_break_stateful(c, with, &state))
             break;
         c = with;
@@ -184,11 +212,12 @@ int dn_decompose(int32_t c, int compatibility, int32_t *parts)
     if (kind_of(c) != YOUNG)
         n = utf8proc_decompose_char(
             c, parts, LETTER_PARTS, (utf8proc_option_t)options, NULL);
-    if (n > 1 && n <= LETTER_PARTS)
-        return (int)n;
-    if (kind_of(c) == YOUNG || n != 1)
+    int is_one = kind_of(c) == YOUNG || n < 1 || n > LETTER_PARTS;
+    if (is_one || (compatibility && parts[0] != c && differs(c, SIMPLE))) {
         parts[0] = c;
-    return 1;
+        return 1;
+    }
+    return (int)n;
 }
 
 int32_t dn_compose(int32_t c, int32_t next)
