@@ -111,11 +111,28 @@ static int is_replaced(const replaced *r, span string, size_t at, size_t *end)
     return count > 0 && count >= r->least;
 }
 
+/* Where what Replace looks for may be next, at `at` or behind it. */
+static size_t next_place(const replaced *r, span string, size_t at)
+{
+    char first[LETTER_BYTES];
+    if (r->letter < 0)
+        return at;
+    if (r->text.length)
+        first[0] = r->text.text[0];
+    else
+        dn_put_letter(r->letter, first);
+    const char *next = memchr(string.text + at, first[0], string.length - at);
+    return next ? (size_t)(next - string.text) : string.length;
+}
+
 danaus_status dn_normalize_replace(
     const normalizer *n, span string, growing *to, int *moved)
 {
-    for (size_t at = 0, end; at < string.length; at = end) {
-        size_t letter = at;
+    for (size_t at = 0, end, letter; at < string.length; at = end) {
+        end = next_place(&n->replaced, string, at);
+        TRY(dn_growing_add(to, span_cut(string, at, end)));
+        if ((at = letter = end) == string.length)
+            break;
         if (!is_replaced(&n->replaced, string, at, &end)) {
             TRY(dn_growing_add(to, span_cut(string, at, end)));
             continue;

@@ -3,6 +3,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "tokens/read.h"
+#include "tokens/scores.h"
 
 static danaus_status read_words(const json_t *part, danaus_tokenizer *t)
 {
@@ -61,7 +62,7 @@ static danaus_status read_scored(const json_t *pair, danaus_tokenizer *t)
             (int)MIN(string.length, 100), string.text);
     TRY(dn_reserve(
         &m->scores, id, &m->score_capacity, sizeof *m->scores, "scores"));
-    m->scores[m->score_count++] = json_number_value(score);
+    m->scores[m->score_count++] = dn_reference_score(json_number_value(score));
     return DANAUS_OK;
 }
 
