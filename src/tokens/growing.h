@@ -19,9 +19,9 @@ static inline span growing_span(const growing *g)
     return (span){ g->text, g->length };
 }
 
-static inline danaus_status dn_growing_reserve(growing *g, size_t bytes)
+static inline danaus_status dn_growing_reserve(growing *g, size_t more)
 {
-    return dn_reserve_many(&g->text, g->length, bytes, &g->capacity, 1, "text");
+    return dn_reserve_many(&g->text, g->length, more, &g->capacity, 1, "text");
 }
 
 static inline danaus_status dn_growing_add(growing *g, span more)
