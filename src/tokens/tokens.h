@@ -1,22 +1,22 @@
 /* The inside of a tokenizer: how text becomes ids, in the reference's order.
 
    1. Added tokens that are not `normalized` are found in the original text (match.c).
-   2. The text between them is normalized (normalizers.h), and added tokens that are
+   2. The text between them is normalized (normalizers/), and added tokens that are
       `normalized` are found in it.
-   3. The text between these is cut into words (pre_tokenizers.h), and the model makes ids of
-      each word: wordpiece.c, unigram.c, bpe.c, or characters.c.
+   3. The text between these is cut into words (pre_tokenizers/), and the model makes ids of
+      each word (models/, characters.c).
    4. Ids beyond the greatest length are cut off, and the template's ids are put around.
 
-   decoder.c makes text of ids. */
+   decoder.c makes text of ids. read/ makes a tokenizer of files. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_TOKENS_TOKENS_H
 #define DN_TOKENS_TOKENS_H
 
 #include "danaus/tokenizer.h"
 #include "tokens/growing.h"
-#include "tokens/models.h"
-#include "tokens/normalizers.h"
-#include "tokens/pre_tokenizers.h"
+#include "tokens/models/models.h"
+#include "tokens/normalizers/normalizers.h"
+#include "tokens/pre_tokenizers/pre_tokenizers.h"
 #include "tokens/vocabulary.h"
 
 typedef struct added_token {
@@ -130,7 +130,7 @@ danaus_status dn_add_normalizer(danaus_tokenizer *t, normalizer **n);
 danaus_status dn_add_pre_tokenizer(danaus_tokenizer *t, pre_tokenizer **p);
 
 danaus_status dn_add_word(danaus_tokenizer *t, span word, int32_t id);
-int32_t dn_find_id(const danaus_tokenizer *t, span token);        /* -1: there is none */
+int32_t dn_find_id(const danaus_tokenizer *t, span token); /* -1: there is none */
 const decoded *dn_decoded(const danaus_tokenizer *t, int32_t id); /* NULL likewise */
 
 /* Makes that word the unknown token. */

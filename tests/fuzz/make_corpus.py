@@ -2,6 +2,7 @@
 """Writes the seeds of the fuzzers to tests/fuzz/corpus: small right files of every
 kind, and wrong ones of the kinds that the documentation names."""
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import json
 import pathlib
 import struct
@@ -317,6 +318,49 @@ def records():
         put("fasta", name, b"\x02" + text)
 
 
+def charsmap():
+    """A map of characters: "a" becomes "b"."""
+    units = [0] * 128
+    units[0] = 1 << 10
+    units[1 ^ 0x61] = 2 << 10 | 1 << 8 | 0x61
+    units[1 ^ 0x61 ^ 2] = 1 << 31
+    data = struct.pack("<I128I", 512, *units) + b"b\0"
+    return base64.b64encode(data).decode()
+
+
+def other_models(put_text):
+    """Unigram and BPE, with the parts that come with them."""
+    mark = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}
+    pieces = ["<unk>", "\u2581", "a", "b", "ab", "\u2581ab", "<0xC3>", "<0xA9>"]
+    steps = [{"type": "Precompiled", "precompiled_charsmap": charsmap()}, {"type": "NFKC"},
+             {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "Nmt"},
+             {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+             {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+             {"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Prepend", "prepend": "a"}]
+    unigram = {
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, mark]},
+        "decoder": mark, "post_processor": {"type": "BertProcessing", "sep": ["a", 2], "cls": ["b", 3]},
+        "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": True,
+                  "vocab": [[piece, -i / 3] for i, piece in enumerate(pieces)]}}
+    put_text("unigram", "a  ab\u00e9 ``B\u0301 aaa".encode(), unigram)
+    put_text("unigram_plain", b"ab aab x", {"model": unigram["model"]})
+    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    words = ["a", "b", "ab", "\u0120", "\u0120a", "aa", "?", "\u00c3", "\u00a9"]
+    bpe = {
+        "normalizer": {"type": "ByteLevel"}, "pre_tokenizer": level, "decoder": level,
+        "post_processor": {"type": "Sequence", "processors": [
+            level, {"type": "RobertaProcessing", "sep": ["a", 0], "cls": ["b", 1]}]},
+        "model": {"type": "BPE", "unk_token": "?", "fuse_unk": True, "byte_fallback": True,
+                  "vocab": {word: i for i, word in enumerate(words)},
+                  "merges": ["a b", ["\u0120", "a"], ["a", "a"]]}}
+    put_text("bpe", "ab a'll \u00e9 12  aaaa".encode(), bpe)
+    affixes = {"##b": 9, "b</w>": 10, "##b</w>": 11}
+    model = dict(bpe["model"], continuing_subword_prefix="##", end_of_word_suffix="</w>",
+                 vocab=bpe["model"]["vocab"] | affixes, merges=[["a", "##b"]])
+    put_text("bpe_affixes", b"abb ab", {"model": model, "pre_tokenizer": {"type": "Whitespace"}})
+
+
 def tokenizers():
     """A file, a zero and text; or a configuration, a vocabulary and text."""
     def token(number, content, **flags):
@@ -358,8 +402,8 @@ def tokenizers():
     put_text("left", b"a b a b a b", dict(file, truncation={"direction": "Left"}))
     put_text("no_template", b"a", dict(file, post_processor=None))
     put_text("other", b"a", dict(file, normalizer={"type": "NFC"}))
-    put_text("bpe", b"a", dict(file, model={"type": "BPE", "vocab": {}, "merges": []}))
     put_text("twice", b"a", dict(file, added_tokens=[token(12, "x"), token(13, "x")]))
+    other_models(put_text)
     lines = "\n".join(words).encode()
     put("tokenizer", "lines", json.dumps(config).encode() + b"\0" + lines + b"\0a abc [MASK]")
     bases = {"tokenizer_class": "HyenaDNATokenizer", "characters": ["A", "\u4e2d"]}

@@ -68,8 +68,7 @@ static void other_tokenizers_are_refused(void **state)
     refuse(
         json_of((parts){ .template = "{\"type\":\"RobertaProcessing\"}" }), wrong,
         "no ids of \"cls\"");
-    refuse(
-        json_of((parts){ .template = "{\"type\":\"Other\"}" }), other, "type Other");
+    refuse(json_of((parts){ .template = "{\"type\":\"Other\"}" }), other, "type Other");
     refuse(
         json_of(
             (parts){ .template = "{\"type\":\"TemplateProcessing\",\"single\":[]}" }),

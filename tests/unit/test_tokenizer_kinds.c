@@ -15,25 +15,28 @@
 #include <string.h>
 
 #define METASPACE                                                                      \
-    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\u2581\","              \
-    "\"prepend_scheme\":\"always\",\"split\":true},\"decoder\":{\"type\":\"Metaspace\"," \
+    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\u2581\","            \
+    "\"prepend_scheme\":\"always\",\"split\":true},\"decoder\":{\"type\":"             \
+    "\"Metaspace\","                                                                   \
     "\"replacement\":\"\u2581\",\"prepend_scheme\":\"always\"}"
 #define UNIGRAM_WORDS                                                                  \
-    "[[\"<s>\",0],[\"<unk>\",0.0],[\"\u2581\",-2.5],[\"a\",-1],[\"b\",-1.5],[\"ab\",-2]," \
+    "[[\"<s>\",0],[\"<unk>\",0.0],[\"\u2581\",-2.5],[\"a\",-1],[\"b\",-1.5],[\"ab\",-" \
+    "2],"                                                                              \
     "[\"\u2581ab\",-4.0],[\"ba\",-2.5],[\"<0xC3>\",-9],[\"<0xA9>\",-9]]"
 #define UNIGRAM(more)                                                                  \
-    "{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":" UNIGRAM_WORDS \
-    "}" more "}"
+    "{" METASPACE                                                                      \
+    ",\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":" UNIGRAM_WORDS "}" more  \
+    "}"
 
 #define BYTE_LEVEL                                                                     \
-    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"              \
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"            \
     "\"trim_offsets\":true},\"decoder\":{\"type\":\"ByteLevel\"}"
 #define BPE_WORDS                                                                      \
-    "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4,\"abc\":5,\"\u0120\":6,\"\u0120a\":7,"    \
+    "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4,\"abc\":5,\"\u0120\":6,\"\u0120a\":7," \
     "\"\u00c3\":8,\"\u00a9\":9,\"?\":10,\"<0x64>\":11,\"aa\":12}"
 #define BPE_MERGES "[[\"b\",\"c\"],\"a b\",[\"a\",\"bc\"],\"\u0120 a\",[\"a\",\"a\"]]"
 #define BPE(parts, more)                                                               \
-    "{" parts ",\"model\":{\"type\":\"BPE\",\"vocab\":" BPE_WORDS                         \
+    "{" parts ",\"model\":{\"type\":\"BPE\",\"vocab\":" BPE_WORDS                      \
     ",\"merges\":" BPE_MERGES more "}}"
 
 static danaus_tokenizer *tokenizer_of_json(const char *json)
@@ -50,7 +53,8 @@ static void expect(const char *json, const char *string, const char *ids)
     danaus_tokenizer_destroy(t);
 }
 
-static void expect_text(const char *json, const int32_t *ids, size_t count, const char *expected)
+static void expect_text(
+    const char *json, const int32_t *ids, size_t count, const char *expected)
 {
     danaus_tokenizer *t = tokenizer_of_json(json);
     char string[64];
@@ -75,10 +79,10 @@ static void the_best_sum_of_scores_wins(void **state)
 {
     (void)state;
     const char *json = UNIGRAM("");
-    expect(json, "ab", "6");          /* -4 is more than -2.5 - 2 */
+    expect(json, "ab", "6"); /* -4 is more than -2.5 - 2 */
     expect(json, "a", "2 3");
-    expect(json, "bab", "2 4 5");     /* -1.5 - 2 is more than -2.5 - 1.5 */
-    expect(json, "aba ab", "6 3 6");  /* -4 - 1 is more than -2.5 - 2 - 1 */
+    expect(json, "bab", "2 4 5");    /* -1.5 - 2 is more than -2.5 - 1.5 */
+    expect(json, "aba ab", "6 3 6"); /* -4 - 1 is more than -2.5 - 2 - 1 */
     expect(json, "", "");
     expect(json, "  a", "2 2 3");
 }
@@ -106,8 +110,9 @@ static void without_an_unknown_token_such_text_is_an_error(void **state)
 {
     (void)state;
     danaus_tokenizer *t = tokenizer_of_json(
-        "{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"unk_id\":null,\"vocab\":"
-        UNIGRAM_WORDS "}}");
+        "{" METASPACE
+        ",\"model\":{\"type\":\"Unigram\",\"unk_id\":null,\"vocab\":" UNIGRAM_WORDS
+        "}}");
     int32_t ids[8];
     size_t count;
     assert_ok(danaus_tokenizer_encode(t, "ab", 2, 0, ids, 8, &count));
@@ -139,7 +144,8 @@ static void merges_go_by_rank(void **state)
 static void what_is_no_letter_of_bpe(void **state)
 {
     (void)state;
-    expect(BPE(BYTE_LEVEL, ""), "axd", "0"); /* without an unknown token it is left out */
+    expect(
+        BPE(BYTE_LEVEL, ""), "axd", "0"); /* without an unknown token it is left out */
     expect(BPE(BYTE_LEVEL, ",\"unk_token\":\"?\""), "axyb", "0 10 10 1");
     expect(BPE(BYTE_LEVEL, ",\"unk_token\":\"?\",\"fuse_unk\":true"), "axyb", "0 10 1");
     expect(
@@ -153,8 +159,10 @@ static void prefixes_and_suffixes_are_part_of_letters(void **state)
     (void)state;
     expect(
         "{\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"model\":{\"type\":\"BPE\","
-        "\"continuing_subword_prefix\":\"##\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{"
-        "\"a\":0,\"##b\":1,\"##b</w>\":2,\"ab\":3,\"a</w>\":4,\"abb</w>\":5},\"merges\":["
+        "\"continuing_subword_prefix\":\"##\",\"end_of_word_suffix\":\"</"
+        "w>\",\"vocab\":{"
+        "\"a\":0,\"##b\":1,\"##b</w>\":2,\"ab\":3,\"a</w>\":4,\"abb</"
+        "w>\":5},\"merges\":["
         "[\"a\",\"##b\"],[\"ab\",\"##b</w>\"]]}}",
         "abb ab a", "5 0 2 4");
 }
@@ -199,14 +207,15 @@ static void wrong_models_are_refused(void **state)
         { bpe, ",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]", 0, "no pair" },
         { bpe, ",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\",\"a\"]]", 0, "no pair" },
         { bpe, ",\"vocab\":{\"a\":0},\"merges\":[[\"a\",0]]", 0, "no pair" },
-        { bpe, ",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\"]],"
-               "\"continuing_subword_prefix\":\"##\"", 0, "shorter than the prefix" },
+        { bpe,
+          ",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\"]],"
+          "\"continuing_subword_prefix\":\"##\"",
+          0, "shorter than the prefix" },
         { bpe, ",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1", 1, "dropout" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[512];
-        snprintf(
-            json, sizeof json, "{\"model\":{%s%s}}", cases[i].type, cases[i].rest);
+        snprintf(json, sizeof json, "{\"model\":{%s%s}}", cases[i].type, cases[i].rest);
         refuse(json, cases[i].is_other ? other : wrong, cases[i].words);
     }
 }
@@ -255,7 +264,8 @@ static void wrong_steps_are_refused(void **state)
         char json[512];
         snprintf(
             json, sizeof json,
-            "{%s,\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}", cases[i].part);
+            "{%s,\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}",
+            cases[i].part);
         refuse(json, cases[i].is_other ? other : wrong, cases[i].words);
     }
 }
@@ -279,15 +289,19 @@ static danaus_status read_map(
     memcpy(bytes + length, strings.text, strings.length);
     length += strings.length;
     for (size_t i = 0; i < length; i += 3) {
-        uint32_t three = (uint32_t)bytes[i] << 16 | (uint32_t)bytes[i + 1] << 8 | bytes[i + 2];
+        uint32_t three =
+            (uint32_t)bytes[i] << 16 | (uint32_t)bytes[i + 1] << 8 | bytes[i + 2];
         for (int d = 0; d < 4; d++)
-            base64[to++] = i + (size_t)d > length ? '=' : digits[three >> (18 - 6 * (unsigned)d) & 63];
+            base64[to++] = i + (size_t)d > length
+                               ? '='
+                               : digits[three >> (18 - 6 * (unsigned)d) & 63];
     }
     *map = (charsmap){ 0 };
     return dn_charsmap_read((span){ base64, to }, map);
 }
 
-#define UNIT(offset, byte, value) ((uint32_t)(offset) << 10 | (uint32_t)(value) << 8 | (byte))
+#define UNIT(offset, byte, value)                                                      \
+    ((uint32_t)(offset) << 10 | (uint32_t)(value) << 8 | (byte))
 
 /* "a" becomes the text at byte 2 of the replacements. The root's children are at 1 ^ byte, and
    the value of "a" is at (1 ^ 'a') ^ 2. */
@@ -330,7 +344,9 @@ static void wrong_maps_are_refused(void **state)
     assert_status(read_map(units, 0, strings, &map), DANAUS_ERR_FORMAT);
     assert_non_null(strstr(danaus_error_detail(), "no whole trie"));
     dn_charsmap_free(&map);
-    static const char *const texts[] = { "", "AAA", "A===", "AA=A", "A*AA", "////AAAA" };
+    static const char *const texts[] = {
+        "", "AAA", "A===", "AA=A", "A*AA", "////AAAA"
+    };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         assert_status(dn_charsmap_read(span_of(texts[i]), &map), DANAUS_ERR_FORMAT);
         dn_charsmap_free(&map);
@@ -413,8 +429,9 @@ static danaus_status load_and_use(void *arg)
 }
 
 #define STEPS                                                                          \
-    ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},"        \
-    "{\"type\":\"Lowercase\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},"   \
+    ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},"     \
+    "{\"type\":\"Lowercase\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" "        \
+    "{2,}\"},"                                                                         \
     "\"content\":\" \"},{\"type\":\"Prepend\",\"prepend\":\"a\"}]}"
 
 static void memory_may_run_out_at_any_time(void **state)

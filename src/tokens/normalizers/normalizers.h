@@ -3,7 +3,7 @@
 #ifndef DN_TOKENS_NORMALIZERS_H
 #define DN_TOKENS_NORMALIZERS_H
 
-#include "tokens/charsmap.h"
+#include "tokens/normalizers/charsmap.h"
 #include "tokens/growing.h"
 
 typedef struct normalizer normalizer;
@@ -15,7 +15,7 @@ typedef danaus_status normalize_fn(
 
 /* What Replace looks for: a text, or one letter, or any space, `least` times or more. */
 typedef struct replaced {
-    growing text; /* empty: letters in a row */
+    growing text;   /* empty: letters in a row */
     int32_t letter; /* -1: any space */
     size_t least;
 } replaced;
@@ -32,11 +32,13 @@ struct normalizer {
     charsmap map;
 };
 
-/* normalize_bert.c, normalize_unicode.c, charsmap.c, normalize_letters.c */
+/* normalize_bert.c, normalize_unicode.c, normalize_charsmap.c, normalize_letters.c */
 normalize_fn dn_normalize_bert, dn_normalize_unicode, dn_normalize_charsmap;
 normalize_fn dn_normalize_lower, dn_normalize_accents, dn_normalize_nmt;
 normalize_fn dn_normalize_strip, dn_normalize_replace, dn_normalize_prepend;
 normalize_fn dn_normalize_bytes;
+
+danaus_status dn_add_letter(growing *to, int32_t c);
 
 void dn_normalizer_free(normalizer *n);
 

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "tokens/letters.h"
-#include "tokens/marks.h"
-#include "tokens/normalizers.h"
+#include "tokens/normalizers/marks.h"
+#include "tokens/normalizers/normalizers.h"
 
 #define NONE (-1)
 
@@ -20,13 +20,6 @@ typedef struct unicode_work {
     growing stayed;  /* text of those that are not joined to it */
     int last;        /* class of the last that stayed; 0: none did */
 } unicode_work;
-
-static danaus_status put_letter(growing *to, int32_t c)
-{
-    TRY(dn_growing_reserve(to, LETTER_BYTES));
-    to->length += dn_put_letter(c, to->text + to->length);
-    return DANAUS_OK;
-}
 
 /* True if the letter is joined to the starter. */
 static int joins(unicode_work *w, int32_t c, int order)
@@ -45,14 +38,14 @@ static danaus_status put_mark(void *arg, waiting_mark mark)
     if (joins(w, mark.c, mark.order))
         return DANAUS_OK;
     w->last = mark.order;
-    return put_letter(&w->stayed, mark.c);
+    return dn_add_letter(&w->stayed, mark.c);
 }
 
 /* Puts the starter with its marks, all in order. */
 static danaus_status put_waiting(unicode_work *w)
 {
     if (w->starter != NONE)
-        TRY(put_letter(w->to, w->starter));
+        TRY(dn_add_letter(w->to, w->starter));
     TRY(dn_growing_add(w->to, growing_span(&w->stayed)));
     w->starter = NONE;
     w->stayed.length = 0;

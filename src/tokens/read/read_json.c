@@ -5,7 +5,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "tokens/letters.h"
-#include "tokens/read.h"
+#include "tokens/read/read.h"
 
 /* ---- helpers of all parts ---- */
 

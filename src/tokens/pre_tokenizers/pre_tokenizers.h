@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "danaus/base.h"
-#include "tokens/pattern.h"
+#include "tokens/pre_tokenizers/pattern.h"
 
 #include <stdint.h>
 
@@ -15,7 +15,11 @@ struct encoding;
 
 typedef danaus_status pre_tokenize_fn(struct encoding *e, size_t step, span part);
 
-typedef enum prepend_scheme { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER } prepend_scheme;
+typedef enum prepend_scheme {
+    PREPEND_ALWAYS,
+    PREPEND_FIRST,
+    PREPEND_NEVER
+} prepend_scheme;
 
 typedef struct pre_tokenizer {
     pre_tokenize_fn *run;

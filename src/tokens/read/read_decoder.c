@@ -1,7 +1,7 @@
 /* Reads the decoder of tokenizer.json. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/status.h"
-#include "tokens/read.h"
+#include "tokens/read/read.h"
 
 #define DEFAULT_PREFIX "##"
 
@@ -40,5 +40,6 @@ danaus_status dn_read_decoder(const json_t *part, danaus_tokenizer *t)
         { "ByteLevel", read_byte_decoder },
     };
     t->decoder.put = dn_decode_plain;
-    return part ? dn_read_kind(part, "decoder", kinds, KIND_COUNT(kinds), t) : DANAUS_OK;
+    return part ? dn_read_kind(part, "decoder", kinds, KIND_COUNT(kinds), t)
+                : DANAUS_OK;
 }

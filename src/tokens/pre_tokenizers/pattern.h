@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 typedef struct word_pattern {
-    int is_gpt2;       /* a space may begin a word; else any one letter that is no number
+    int is_gpt2; /* a space may begin a word; else any one letter that is no number
                           and ends no line may begin one of letters */
     size_t most_digits; /* of a word of numbers, without a space; GPT-2: any number */
 } word_pattern;

@@ -32,8 +32,7 @@ static danaus_status offer_pieces(
     int is_known = 0;
     for (size_t end = at + 1; node;) {
         if (node->id >= 0)
-            offer(
-                &paths[end], t->model.scores[node->id] + score, end - at, node->id);
+            offer(&paths[end], t->model.scores[node->id] + score, end - at, node->id);
         is_known |= node->id >= 0 && end - at == letter;
         if (end == word.length)
             break;
@@ -87,8 +86,7 @@ static danaus_status find_ends(model_work *w, size_t length, size_t *count)
 {
     *count = 0;
     for (size_t at = length; at > 0; at -= w->paths[at].length) {
-        TRY(dn_reserve(
-            &w->ends, *count, &w->end_capacity, sizeof *w->ends, "pieces"));
+        TRY(dn_reserve(&w->ends, *count, &w->end_capacity, sizeof *w->ends, "pieces"));
         w->ends[(*count)++] = at;
     }
     return DANAUS_OK;

@@ -4,14 +4,7 @@
 #include "base/status.h"
 #include "tokens/byte_letters.h"
 #include "tokens/letters.h"
-#include "tokens/normalizers.h"
-
-static danaus_status put_letter(growing *to, int32_t c)
-{
-    TRY(dn_growing_reserve(to, LETTER_BYTES));
-    to->length += dn_put_letter(c, to->text + to->length);
-    return DANAUS_OK;
-}
+#include "tokens/normalizers/normalizers.h"
 
 danaus_status dn_normalize_lower(
     const normalizer *n, span string, growing *to, int *moved)
@@ -21,7 +14,7 @@ danaus_status dn_normalize_lower(
         int32_t lower[2];
         int count = dn_lower(dn_letter(string, &at), lower);
         for (int i = 0; i < count; i++)
-            TRY(put_letter(to, lower[i]));
+            TRY(dn_add_letter(to, lower[i]));
     }
     return DANAUS_OK;
 }
@@ -61,7 +54,7 @@ danaus_status dn_normalize_nmt(
         size_t from = at;
         int32_t c = dn_letter(string, &at);
         if (!nmt_removes(c))
-            TRY(put_letter(to, is_nmt_space(c) ? ' ' : c));
+            TRY(dn_add_letter(to, is_nmt_space(c) ? ' ' : c));
         else if (from == 0)
             *moved = 1;
     }
@@ -139,7 +132,7 @@ danaus_status dn_normalize_replace(
         }
         /* What is put instead stands where the last replaced letter was. */
         dn_letter(string, &letter);
-        *moved |= at == 0 && end > letter;
+        *moved |= at == 0 && (end > letter || !n->content.length);
         TRY(dn_growing_add(to, growing_span(&n->content)));
     }
     return DANAUS_OK;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/numbers.h"
 #include "base/status.h"
-#include "tokens/read.h"
+#include "tokens/read/read.h"
 
 static danaus_status add_step(danaus_tokenizer *t, pre_tokenizer step)
 {
@@ -102,7 +102,8 @@ static danaus_status read_split(const json_t *part, danaus_tokenizer *t)
     if (!expression.text || !dn_find_pattern(expression, &step.pattern))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
-            "the pre_tokenizer splits at the pattern \"%.*s\"; danaus has those of GPT-2, "
+            "the pre_tokenizer splits at the pattern \"%.*s\"; danaus has those of "
+            "GPT-2, "
             "GPT-4 and Qwen",
             (int)MIN(expression.length, 100), expression.text ? expression.text : "");
     if (!dn_span_is(behavior, invert ? "Removed" : "Isolated"))
@@ -123,9 +124,9 @@ static danaus_status read_sequence(const json_t *part, danaus_tokenizer *t)
 danaus_status dn_read_pre_tokenizer(const json_t *part, danaus_tokenizer *t)
 {
     static const part_kind kinds[] = {
-        { "BertPreTokenizer", read_bert },  { "WhitespaceSplit", read_spaces },
-        { "Whitespace", read_words },       { "Metaspace", read_metaspace },
-        { "ByteLevel", read_bytes },        { "Split", read_split },
+        { "BertPreTokenizer", read_bert }, { "WhitespaceSplit", read_spaces },
+        { "Whitespace", read_words },      { "Metaspace", read_metaspace },
+        { "ByteLevel", read_bytes },       { "Split", read_split },
         { "Sequence", read_sequence },
     };
     return dn_read_kind(part, "pre_tokenizer", kinds, KIND_COUNT(kinds), t);

@@ -12,7 +12,7 @@
 
 /* A part of the word, between its neighbours. */
 struct symbol {
-    int32_t id;    /* -1: merged into the one before */
+    int32_t id;            /* -1: merged into the one before */
     size_t before, behind; /* NONE: there is none */
 };
 
@@ -79,7 +79,8 @@ static danaus_status affixed(encoding *e, span *letter, int is_first, int is_las
 {
     const model *m = &e->tokenizer->model;
     growing *to = &e->work.text;
-    int has_prefix = !is_first && m->prefix.length, has_suffix = is_last && m->suffix.length;
+    int has_prefix = !is_first && m->prefix.length,
+        has_suffix = is_last && m->suffix.length;
     if (!has_prefix && !has_suffix)
         return DANAUS_OK;
     to->length = 0;

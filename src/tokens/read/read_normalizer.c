@@ -3,7 +3,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "tokens/letters.h"
-#include "tokens/read.h"
+#include "tokens/read/read.h"
 
 static danaus_status read_bert(const json_t *part, danaus_tokenizer *t)
 {
@@ -153,7 +153,8 @@ static danaus_status read_replaced(const json_t *pattern, replaced *r)
         return DANAUS_OK;
     return dn_fail(
         DANAUS_ERR_UNSUPPORTED,
-        "the normalizer replaces the pattern \"%.*s\"; danaus has texts, and one letter "
+        "the normalizer replaces the pattern \"%.*s\"; danaus has texts, and one "
+        "letter "
         "or \\s with + or {n,}",
         (int)MIN(expression.length, 100), expression.text ? expression.text : "");
 }
@@ -179,13 +180,20 @@ static danaus_status read_sequence(const json_t *part, danaus_tokenizer *t)
 danaus_status dn_read_normalizer(const json_t *part, danaus_tokenizer *t)
 {
     static const part_kind kinds[] = {
-        { "BertNormalizer", read_bert },    { "NFC", read_unicode },
-        { "NFD", read_unicode },            { "NFKC", read_unicode },
-        { "NFKD", read_unicode },           { "Lowercase", read_lower },
-        { "StripAccents", read_accents },   { "Strip", read_strip },
-        { "Nmt", read_nmt },                { "Prepend", read_prepend },
-        { "Replace", read_replace },        { "Precompiled", read_precompiled },
-        { "ByteLevel", read_bytes },        { "Sequence", read_sequence },
+        { "BertNormalizer", read_bert },
+        { "NFC", read_unicode },
+        { "NFD", read_unicode },
+        { "NFKC", read_unicode },
+        { "NFKD", read_unicode },
+        { "Lowercase", read_lower },
+        { "StripAccents", read_accents },
+        { "Strip", read_strip },
+        { "Nmt", read_nmt },
+        { "Prepend", read_prepend },
+        { "Replace", read_replace },
+        { "Precompiled", read_precompiled },
+        { "ByteLevel", read_bytes },
+        { "Sequence", read_sequence },
     };
     return dn_read_kind(part, "normalizer", kinds, KIND_COUNT(kinds), t);
 }

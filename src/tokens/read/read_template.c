@@ -1,7 +1,7 @@
 /* Reads the post_processor of tokenizer.json: which ids are put around those of a text. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/status.h"
-#include "tokens/read.h"
+#include "tokens/read/read.h"
 
 /* Ids around the ids around a text are too much. */
 static danaus_status check_first(const danaus_tokenizer *t)

@@ -17,7 +17,8 @@ typedef struct merge {
 /* Zeros are an empty one. */
 typedef struct merges {
     merge *slots;
-    size_t count, slot_count; /* slots: 0 or a power of two, more than twice the merges */
+    size_t count,
+        slot_count; /* slots: 0 or a power of two, more than twice the merges */
 } merges;
 
 /* The last merge of a pair counts. */

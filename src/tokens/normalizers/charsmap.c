@@ -1,18 +1,12 @@
-/* Normalizing by SentencePiece's map, as the reference does: what is one character for a reader
-   (an extended grapheme cluster) is replaced as a whole, if it is short and any beginning of it
-   is in the map; else each of its code points is. The shortest beginning counts. */
+/* SentencePiece's map of characters: reading it, and what is in it. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/charsmap.h"
+#include "tokens/normalizers/charsmap.h"
 
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "tokens/growing.h"
 #include "tokens/letters.h"
-#include "tokens/normalizers.h"
-
-#include <inttypes.h>
-
-#define LONGEST_CLUSTER 5 /* bytes */
 
 /* ---- the double array ---- */
 
@@ -39,8 +33,7 @@ static size_t node_of(const charsmap *map, const uint32_t *unit)
     return (size_t)(unit - map->units) ^ offset_of(*unit);
 }
 
-/* What replaces the shortest beginning of the text that is in the map; 0: none is. */
-static int find(const charsmap *map, span string, span *with)
+int dn_charsmap_find(const charsmap *map, span string, span *with)
 {
     size_t node = offset_of(map->units[0]);
     for (size_t i = 0; i < string.length && string.text[i]; i++) {
@@ -140,7 +133,8 @@ static int is_right(const charsmap *map, const uint32_t *unit)
 }
 
 /* Walks over all nodes that texts can reach, each once: a trie of darts shares nodes. */
-static danaus_status check_nodes(const charsmap *map, unsigned char *seen, size_t *stack)
+static danaus_status check_nodes(
+    const charsmap *map, unsigned char *seen, size_t *stack)
 {
     size_t count = 1;
     stack[0] = offset_of(map->units[0]);
@@ -187,7 +181,7 @@ danaus_status dn_charsmap_read(span base64, charsmap *map)
         status = check(map);
     dn_free(bytes.text);
     for (char c = ' '; status == DANAUS_OK && c < 127; c++)
-        map->plain[(unsigned char)c] = !find(map, (span){ &c, 1 }, &with);
+        map->plain[(unsigned char)c] = !dn_charsmap_find(map, (span){ &c, 1 }, &with);
     return status;
 }
 
@@ -196,49 +190,4 @@ void dn_charsmap_free(charsmap *map)
     dn_free(map->units);
     dn_free(map->strings);
     *map = (charsmap){ 0 };
-}
-
-/* ---- normalizing ---- */
-
-/* Where plain letters in a row end; the one before a letter that is not ASCII may be part of a
-   cluster. */
-static size_t plain_end(const charsmap *map, span string, size_t at)
-{
-    size_t from = at;
-    while (at < string.length && (unsigned char)string.text[at] < 0x80 &&
-           map->plain[(unsigned char)string.text[at]])
-        at++;
-    int ends = at == string.length || (unsigned char)string.text[at] < 0x80;
-    return at > from && !ends ? at - 1 : at;
-}
-
-static danaus_status put_cluster(const charsmap *map, span cluster, growing *to)
-{
-    span with;
-    if (cluster.length <= LONGEST_CLUSTER && find(map, cluster, &with))
-        return dn_growing_add(to, with);
-    for (size_t at = 0; at < cluster.length;) {
-        size_t from = at;
-        dn_letter(cluster, &at);
-        span letter = span_cut(cluster, from, at);
-        TRY(dn_growing_add(to, find(map, letter, &with) ? with : letter));
-    }
-    return DANAUS_OK;
-}
-
-danaus_status dn_normalize_charsmap(
-    const normalizer *n, span string, growing *to, int *moved)
-{
-    (void)moved;
-    for (size_t at = 0; at < string.length;) {
-        size_t end = plain_end(&n->map, string, at);
-        TRY(dn_growing_add(to, span_cut(string, at, end)));
-        at = end;
-        if (at == string.length)
-            break;
-        end = dn_cluster_end(string, at);
-        TRY(put_cluster(&n->map, span_cut(string, at, end), to));
-        at = end;
-    }
-    return DANAUS_OK;
 }

@@ -58,7 +58,8 @@ danaus_status dn_put_wordpiece(encoding *e, span word)
     const danaus_tokenizer *t = e->tokenizer;
     size_t before = e->count, longest = t->words.longest;
     int64_t bytes = (int64_t)word.length;
-    if (!e->work.pieces && !(e->work.pieces = dn_calloc(longest, sizeof *e->work.pieces)))
+    if (!e->work.pieces &&
+        !(e->work.pieces = dn_calloc(longest, sizeof *e->work.pieces)))
         return dn_fail_memory(longest * sizeof *e->work.pieces, "pieces of a word");
     if (bytes > t->model.longest_word && letters_in(word) > t->model.longest_word)
         return dn_put_unknown(e, word);

@@ -1,14 +1,14 @@
 /* Scores as the reference reads them. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/scores.h"
+#include "tokens/models/scores.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DIGITS   17 /* that any double needs */
-#define EXPONENT 22 /* of the largest power of ten that is a double */
+#define DIGITS     17 /* that any double needs */
+#define EXPONENT   22 /* of the largest power of ten that is a double */
 #define MOST_EXACT ((uint64_t)1 << 53)
 
 static const double powers[EXPONENT + 1] = {
@@ -68,6 +68,7 @@ double dn_reference_score(double score)
     if (abs(best.exponent) > EXPONENT)
         return score;
     double read = (double)best.digits;
-    read = best.exponent < 0 ? read / powers[-best.exponent] : read * powers[best.exponent];
+    read = best.exponent < 0 ? read / powers[-best.exponent]
+                             : read * powers[best.exponent];
     return score < 0 ? -read : read;
 }

@@ -1,6 +1,6 @@
 /* Marks in a row, in the order of their classes: one pass for each class that there is. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/marks.h"
+#include "tokens/normalizers/marks.h"
 
 #include "base/mem.h"
 #include "base/numbers.h"

@@ -21,4 +21,7 @@ typedef struct charsmap {
 danaus_status dn_charsmap_read(span base64, charsmap *map);
 void dn_charsmap_free(charsmap *map);
 
+/* True if a beginning of the text is in the map; *with replaces the shortest one. */
+int dn_charsmap_find(const charsmap *map, span string, span *with);
+
 #endif

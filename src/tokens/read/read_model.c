@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/numbers.h"
 #include "base/status.h"
-#include "tokens/read.h"
-#include "tokens/scores.h"
+#include "tokens/read/read.h"
+#include "tokens/models/scores.h"
 
 static danaus_status read_words(const json_t *part, danaus_tokenizer *t)
 {
@@ -53,15 +53,15 @@ static danaus_status read_scored(const json_t *pair, danaus_tokenizer *t)
     if (!json_is_string(word) || !json_is_number(score) || json_array_size(pair) != 2 ||
         id >= INT32_MAX)
         return dn_fail(
-            DANAUS_ERR_FORMAT, "entry %zu of the vocabulary is no word with a score", id);
+            DANAUS_ERR_FORMAT, "entry %zu of the vocabulary is no word with a score",
+            id);
     span string = dn_json_span(word);
     TRY(dn_vocabulary_add(&t->words, string, (int32_t)id, &index));
     if (index != id)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "word \"%.*s\" is in the vocabulary twice",
             (int)MIN(string.length, 100), string.text);
-    TRY(dn_reserve(
-        &m->scores, id, &m->score_capacity, sizeof *m->scores, "scores"));
+    TRY(dn_reserve(&m->scores, id, &m->score_capacity, sizeof *m->scores, "scores"));
     m->scores[m->score_count++] = dn_reference_score(json_number_value(score));
     return DANAUS_OK;
 }
@@ -191,7 +191,8 @@ static read_part_fn *older_kind(const json_t *part)
 {
     if (json_object_get(part, "merges"))
         return read_bpe;
-    return json_is_array(json_object_get(part, "vocab")) ? read_unigram : read_wordpiece;
+    return json_is_array(json_object_get(part, "vocab")) ? read_unigram
+                                                         : read_wordpiece;
 }
 
 danaus_status dn_read_model(const json_t *part, danaus_tokenizer *t)

@@ -1,7 +1,7 @@
 /* A trie from words in order: each node is a range of words that begin alike. Nodes are made
    level by level, so that children lie side by side. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/trie.h"
+#include "tokens/models/trie.h"
 
 #include "base/mem.h"
 #include "base/numbers.h"
@@ -25,8 +25,9 @@ static int by_text(const void *x, const void *y)
     const trie_word *a = x, *b = y;
     size_t both = MIN(a->text.length, b->text.length);
     int order = both ? memcmp(a->text.text, b->text.text, both) : 0;
-    return order ? order : (a->text.length > b->text.length) -
-                               (a->text.length < b->text.length);
+    return order
+               ? order
+               : (a->text.length > b->text.length) - (a->text.length < b->text.length);
 }
 
 typedef struct trie_work {
@@ -57,8 +58,7 @@ static danaus_status add_children(trie_work *w, size_t node)
         char byte = w->words[from].text.text[r.depth];
         for (to = from + 1; to < r.to && w->words[to].text.text[r.depth] == byte;)
             to++;
-        TRY(add_node(
-            w, (unsigned char)byte, (word_range){ from, to, r.depth + 1 }));
+        TRY(add_node(w, (unsigned char)byte, (word_range){ from, to, r.depth + 1 }));
     }
     w->to->nodes[node].children = (uint32_t)before;
     w->to->nodes[node].count = (uint16_t)(w->to->count - before);

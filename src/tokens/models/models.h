@@ -5,8 +5,8 @@
 
 #include "danaus/tokenizer.h"
 #include "tokens/growing.h"
-#include "tokens/merges.h"
-#include "tokens/trie.h"
+#include "tokens/models/merges.h"
+#include "tokens/models/trie.h"
 
 struct encoding;
 

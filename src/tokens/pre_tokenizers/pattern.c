@@ -3,21 +3,22 @@
    All have, in this order: the contractions 's 't 're 've 'm 'll 'd; letters; numbers; other
    signs; and white space, whose last letter is left to the word behind it. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/pattern.h"
+#include "tokens/pre_tokenizers/pattern.h"
 
 #include "base/numbers.h"
 #include "tokens/letters.h"
 
 #define OTHERS "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define LATER(numbers)                                                                 \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers               \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers              \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" OTHERS
 
 static const struct {
     const char *expression;
     word_pattern pattern;
 } known[] = {
-    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+      "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
       { 1, SIZE_MAX } },
     { LATER("\\p{N}{1,3}"), { 0, 3 } },
     { LATER("\\p{N}"), { 0, 1 } },
@@ -56,7 +57,10 @@ static sign sign_at(span string, size_t *at)
             return NUMBER;
         return c == '\r' || c == '\n' ? LINE_END : dn_is_space(c) ? SPACE : OTHER;
     }
-    return dn_is_letter(c) ? LETTER : dn_is_number(c) ? NUMBER : dn_is_space(c) ? SPACE : OTHER;
+    return dn_is_letter(c)   ? LETTER
+           : dn_is_number(c) ? NUMBER
+           : dn_is_space(c)  ? SPACE
+                             : OTHER;
 }
 
 /* Behind at most `most` code points of one kind. */
@@ -138,9 +142,9 @@ static size_t later_end(const word_pattern *p, span string, size_t at)
         return end;
     sign kind = sign_at(string, &next);
     behind = next;
-    int is_word = kind == LETTER || ((kind == SPACE || kind == OTHER) &&
-                                     behind < string.length &&
-                                     sign_at(string, &behind) == LETTER);
+    int is_word =
+        kind == LETTER || ((kind == SPACE || kind == OTHER) && behind < string.length &&
+                           sign_at(string, &behind) == LETTER);
     if (is_word)
         return row_end(string, next, LETTER, SIZE_MAX);
     if (kind == NUMBER)

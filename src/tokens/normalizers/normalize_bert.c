@@ -12,20 +12,20 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "tokens/letters.h"
-#include "tokens/marks.h"
-#include "tokens/normalizers.h"
+#include "tokens/normalizers/marks.h"
+#include "tokens/normalizers/normalizers.h"
 
 /* Most bytes that a code point becomes: its parts in lower case, with two spaces. */
 #define MOST_BYTES (2 + 2 * LETTER_PARTS * LETTER_BYTES)
 
-typedef struct bert_work {
+typedef struct bert_text {
     const normalizer *how;
     growing *to;
     mark_row marks;
-} bert_work;
+} bert_text;
 
 /* There is room for it. */
-static void put(bert_work *w, int32_t c)
+static void put(bert_text *w, int32_t c)
 {
     int32_t lower[2] = { c };
     int count = w->how->bert.lower ? dn_lower(c, lower) : 1;
@@ -39,13 +39,13 @@ static danaus_status put_mark(void *arg, waiting_mark mark)
     return DANAUS_OK;
 }
 
-static danaus_status put_marks(bert_work *w)
+static danaus_status put_marks(bert_text *w)
 {
     TRY(dn_growing_reserve(w->to, w->marks.count * 2 * LETTER_BYTES + MOST_BYTES));
     return dn_marks_put(&w->marks, put_mark, w);
 }
 
-static danaus_status put_part(bert_work *w, int32_t c)
+static danaus_status put_part(bert_text *w, int32_t c)
 {
     int order = dn_combining_class(c);
     if (order == 0 && w->marks.count)
@@ -58,7 +58,7 @@ static danaus_status put_part(bert_work *w, int32_t c)
     return DANAUS_OK;
 }
 
-static danaus_status put_letter(bert_work *w, int32_t c)
+static danaus_status put_letter(bert_text *w, int32_t c)
 {
     int32_t parts[LETTER_PARTS];
     if (!w->how->bert.strip_accents) {
@@ -71,7 +71,7 @@ static danaus_status put_letter(bert_work *w, int32_t c)
     return DANAUS_OK;
 }
 
-static danaus_status put_cleaned(bert_work *w, int32_t c)
+static danaus_status put_cleaned(bert_text *w, int32_t c)
 {
     const normalizer *how = w->how;
     if (how->bert.clean && (c == 0 || dn_is_control(c)))
@@ -86,7 +86,7 @@ static danaus_status put_cleaned(bert_work *w, int32_t c)
 }
 
 /* Printable ASCII characters in a row need none of this; returns how many. */
-static size_t put_ascii(bert_work *w, span string, size_t at)
+static size_t put_ascii(bert_text *w, span string, size_t at)
 {
     size_t from = at;
     int lower = w->how->bert.lower;
@@ -101,7 +101,7 @@ static size_t put_ascii(bert_work *w, span string, size_t at)
     return at - from;
 }
 
-static danaus_status normalize(bert_work *w, span string)
+static danaus_status normalize(bert_text *w, span string)
 {
     for (size_t at = 0; at < string.length;) {
         if (w->marks.count == 0) {
@@ -119,7 +119,7 @@ static danaus_status normalize(bert_work *w, span string)
 danaus_status dn_normalize_bert(
     const normalizer *n, span string, growing *to, int *moved)
 {
-    bert_work w = { .how = n, .to = to };
+    bert_text w = { .how = n, .to = to };
     size_t first = 0;
     if (n->bert.clean && string.length) {
         int32_t c = dn_letter(string, &first);

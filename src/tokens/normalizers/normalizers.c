@@ -1,8 +1,9 @@
 /* Runs normalizers one after the other. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/normalizers.h"
+#include "tokens/normalizers/normalizers.h"
 
 #include "base/status.h"
+#include "tokens/letters.h"
 
 danaus_status dn_normalize(
     const normalizer *steps, size_t count, span string, normal_text *to, span *normal)
@@ -15,6 +16,13 @@ danaus_status dn_normalize(
         TRY(steps[i].run(&steps[i], *normal, next, &to->moved));
         *normal = growing_span(next);
     }
+    return DANAUS_OK;
+}
+
+danaus_status dn_add_letter(growing *to, int32_t c)
+{
+    TRY(dn_growing_reserve(to, LETTER_BYTES));
+    to->length += dn_put_letter(c, to->text + to->length);
     return DANAUS_OK;
 }
 

@@ -1,6 +1,6 @@
 /* A hash table of merges with open addressing, at most half full. */
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/merges.h"
+#include "tokens/models/merges.h"
 
 #include "base/mem.h"
 #include "base/status.h"
