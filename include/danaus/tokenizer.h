@@ -1,8 +1,8 @@
 /* Tokens: from text to the ids that a model takes, and back.
 
    A tokenizer is read from a model's files and gives the same ids as the package
-   `tokenizers`: WordPiece with BERT's rules for accents, case, Chinese characters and
-   punctuation, or, for models of DNA, one token for each character. docs/models.md has the
+   `tokenizers`: WordPiece (BERT), Unigram (SentencePiece, XLM-RoBERTa) or byte-level BPE
+   (RoBERTa, GPT-2), or, for models of DNA, one token for each character. docs/models.md has the
    rules. Text is UTF-8. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_TOKENIZER_H
@@ -39,11 +39,12 @@ DANAUS_API danaus_status danaus_tokenizer_around(
     const danaus_tokenizer *tokenizer, size_t *before, size_t *after);
 
 /* Writes the ids of `bytes` bytes of text, with the special ids around it that the model
-   expects ([CLS] and [SEP]). It writes at most `most` ids, special ones included (0: no
-   limit). A text that is too long loses its end, or its beginning if the files say so. *count
-   is the number of ids, also if the call fails with DANAUS_ERR_SHAPE because there are more
-   than `capacity`. DANAUS_ERR_FORMAT if the text is not UTF-8; the sentence says at which
-   byte. */
+   expects ([CLS] and [SEP], or <s> and </s>). It writes at most `most` ids, special ones
+   included (0: no limit). A text that is too long loses its end, or its beginning if the files
+   say so. *count is the number of ids, also if the call fails with DANAUS_ERR_SHAPE because
+   there are more than `capacity`. DANAUS_ERR_FORMAT if the text is not UTF-8, or has a part
+   that is no token where the model has no unknown token; the sentence says at which byte, or
+   which part. */
 DANAUS_API danaus_status danaus_tokenizer_encode(
     const danaus_tokenizer *tokenizer, const char *text, size_t bytes, int64_t most,
     int32_t *ids, size_t capacity, size_t *count);

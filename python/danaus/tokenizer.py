@@ -1,6 +1,6 @@
 """Text to token ids of a model, and back.
 
-WordPiece, as ``tokenizers`` makes it, or characters, as HyenaDNA has them.
+WordPiece, Unigram or byte-level BPE, as ``tokenizers`` makes them, or characters.
 
 docs/models.md has the rules.
 """
