@@ -44,7 +44,7 @@ static void embeddings_are_those_of_plain_loops(void **state)
     (void)state;
     for (int round = 0; round < rounds_of(120); round++) {
         rng r = { (uint64_t)round };
-        small_bert m = bert_random_kind(&r, round % BERT_KINDS);
+        small_bert m = bert_random_kind(&r, (bert_kind)(round % BERT_KINDS));
         danaus_model *model = bert_load(&m, device);
         texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
         float *found = texts_embed(model, device, &t, m.width);
@@ -63,7 +63,7 @@ static void many_sequences_are_as_one(void **state)
     (void)state;
     for (int kind = 0; kind < BERT_KINDS; kind++) {
         rng r = { 5 };
-        small_bert m = bert_random_kind(&r, kind);
+        small_bert m = bert_random_kind(&r, (bert_kind)kind);
         danaus_model *model = bert_load(&m, device);
         texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
         while (t.offsets[t.count] < 3000) {
@@ -85,7 +85,7 @@ static void threads_do_not_change_embeddings(void **state)
     need_threads(device);
     for (int kind = 0; kind < BERT_KINDS; kind++) {
         rng r = { 11 };
-        small_bert m = bert_random_kind(&r, kind);
+        small_bert m = bert_random_kind(&r, (bert_kind)kind);
         danaus_model *model = bert_load(&m, device);
         texts t = texts_random(&r, 30, m.positions, m.vocabulary);
         expect_threads_to_agree(model, device, &t, m.width);
@@ -100,7 +100,7 @@ static void outlines_say_what_models_do(void **state)
     (void)state;
     for (int round = 0; round < 12; round++) {
         rng r = { (uint64_t)round };
-        small_bert m = bert_random_kind(&r, round % BERT_KINDS);
+        small_bert m = bert_random_kind(&r, (bert_kind)(round % BERT_KINDS));
         danaus_model *model = bert_load(&m, device);
         expect_outline(model, device);
         danaus_model_destroy(model);
@@ -115,7 +115,7 @@ static void rows_may_have_sixteen_bits(void **state)
     need_sixteen_bits(device);
     for (int round = 0; round < rounds_of(30); round++) {
         rng r = { 900 + (uint64_t)round };
-        small_bert m = bert_random_kind(&r, round % BERT_KINDS);
+        small_bert m = bert_random_kind(&r, (bert_kind)(round % BERT_KINDS));
         bert_write(&m);
         danaus_model *model = sixteen_bits_load(device, round);
         texts t = texts_random(&r, 3, m.positions, m.vocabulary);

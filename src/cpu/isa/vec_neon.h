@@ -179,7 +179,7 @@ static inline fast_w fast_spread(const fast_x *x)
 }
 static inline vi fast_dot(vi sum, fast_w w, fast_w x)
 {
-    __asm__(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
+    __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
             : "+w"(sum)
             : "w"(w), "w"(x));
     return sum;
