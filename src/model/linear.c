@@ -100,7 +100,7 @@ static danaus_ks_desc desc_of(const linear_shape *shape, int bias)
     return (danaus_ks_desc){ .batch = shape->tokens,
                              .activation = shape->activation,
                              .dtype = shape->dtype,
-                             .gated = shape->gated && !shape->int8,
+                             .gated = shape->gated,
                              .int8 = shape->int8,
                              .bias = bias };
 }
