@@ -47,8 +47,8 @@ typedef enum danaus_dtype {
     DANAUS_F64,
     DANAUS_C64,  /* complex: real and imaginary f32, interleaved */
     DANAUS_C128, /* complex: real and imaginary f64, interleaved */
-    DANAUS_I8 /* integers of 8 bits, in files alone (docs/models.md): nothing is computed in
-                    this type */
+    DANAUS_I8 /* integers of 8 bits, in safetensors files alone (docs/models.md): nothing is
+                    computed in this type */
 } danaus_dtype;
 
 /* How f32 products may be computed. */

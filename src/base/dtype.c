@@ -30,6 +30,17 @@ const dtype_facts *dn_dtype(danaus_dtype dtype)
 
 int dn_is_computed(danaus_dtype dtype) { return dn_dtype(dtype) && dtype != DANAUS_I8; }
 
+danaus_status dn_check_computed(danaus_dtype dtype)
+{
+    if (dtype == DANAUS_I8)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "integers of 8 bits are stored, and not computed with");
+    return dn_dtype(dtype)
+               ? DANAUS_OK
+               : dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
+}
+
 size_t danaus_dtype_size(danaus_dtype dtype) { return (size_t)dn_size_of(dtype); }
 
 const char *danaus_dtype_name(danaus_dtype dtype)

@@ -38,6 +38,8 @@ static inline int dn_has_16_bits(danaus_dtype dtype) { return dn_size_of(dtype) 
 const dtype_facts *dn_dtype(danaus_dtype dtype);
 /* 1 for element types but integers, which are for files. */
 int dn_is_computed(danaus_dtype dtype);
+/* Fails for other values, with a sentence. */
+danaus_status dn_check_computed(danaus_dtype dtype);
 int dn_is_complex(danaus_dtype dtype);
 danaus_dtype dn_sum_type(danaus_dtype dtype);
 /* The type of the parts of a number; a value that is no element type stays. */

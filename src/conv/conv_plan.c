@@ -126,8 +126,7 @@ static danaus_status check_problem(const conv_problem *p)
     TRY(check_plane(p));
     TRY(check_sizes(p));
     TRY(check_box(p));
-    if (!dn_is_computed(p->dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", p->dtype);
+    TRY(dn_check_computed(p->dtype));
     if (dn_is_complex(p->dtype) && p->keep[0])
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "complex convolutions keep whole spectra");

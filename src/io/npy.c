@@ -187,6 +187,9 @@ danaus_status danaus_file_write_npy(const char *path, const danaus_tensor *tenso
     if (!path || !tensor)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a path and an array are needed");
     TRY(dn_check_tensor(tensor));
+    if (!dn_is_computed(tensor->dtype))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "integers are written to safetensors files alone");
     char header[512];
     int64_t bytes;
     dn_array_bytes_overflow(tensor->dtype, tensor->ndim, tensor->shape, &bytes);

@@ -111,8 +111,8 @@ static danaus_status bad_descr(span d, danaus_status status, const char *why)
 /* The type with this kind and size ("f4"); 0 if danaus has none. */
 static danaus_dtype find_dtype(span kind_size)
 {
-    const dtype_facts *f;
-    for (int i = DANAUS_F32; (f = dn_dtype((danaus_dtype)i)); i++) {
+    for (int i = DANAUS_F32; dn_is_computed((danaus_dtype)i); i++) {
+        const dtype_facts *f = dn_dtype((danaus_dtype)i);
         char expected[16];
         snprintf(expected, sizeof expected, "%c%d", f->npy_kind, f->npy_size);
         if (dn_span_is(kind_size, expected))

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "device/backend.h"
@@ -101,7 +102,7 @@ static float *add_widened(binder *b, int64_t count)
 {
     float **all = dn_alloc((size_t)(b->widened_count + 1) * sizeof *all);
     float *numbers =
-        b->copies->outline ? NULL : dn_calloc((size_t)count, sizeof *numbers);
+        b->copies->outline ? NULL : dn_calloc((size_t)MAX(count, 1), sizeof *numbers);
     if (!all || (!numbers && !b->copies->outline)) {
         b->failed =
             dn_fail_memory((size_t)count * sizeof *numbers, "weights of 8 bits");

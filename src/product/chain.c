@@ -26,8 +26,7 @@ danaus_status danaus_chain_create(
     const danaus_pattern *patterns, int count, danaus_dtype dtype, danaus_chain **chain)
 {
     TRY(danaus_patterns_check(patterns, count));
-    if (!dn_is_computed(dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
+    TRY(dn_check_computed(dtype));
     if (!chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the chain is needed");
     TRY(dn_chain_check_room(patterns, count, dtype));

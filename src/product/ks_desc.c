@@ -89,8 +89,7 @@ danaus_status dn_check_desc(const danaus_ks_desc *d)
 {
     if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout", (int)d->layout);
-    if (!dn_is_computed(d->dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)d->dtype);
+    TRY(dn_check_computed(d->dtype));
     if (d->math != DANAUS_MATH_F32 && d->math != DANAUS_MATH_TF32)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no kind of products", (int)d->math);
     if (d->effort < DANAUS_ESTIMATE || d->effort > DANAUS_TABLE_ONLY)

@@ -13,8 +13,7 @@
 
 static danaus_status check_type(const danaus_ks_plan *plan, danaus_dtype dtype)
 {
-    if (!dn_is_computed(dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
+    TRY(dn_check_computed(dtype));
     if (dn_is_complex(plan->desc.dtype) != dn_is_complex(dtype))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "the plan's type is %s, the weights' %s",

@@ -80,6 +80,8 @@ def make_inputs():
     a, i = np.ones((3, 8), "f4"), np.ones((3, 8), "i4")
     write_safetensors(pathlib.Path("two.st"), {"a": ("F32", a), "b": ("F32", a)})
     write_safetensors(pathlib.Path("integers.st"), {"i": ("I32", i)})
+    write_safetensors(pathlib.Path("bytes.st"), {"factor.0": ("I8", np.zeros((1, 3, 4, 1), "i1"))})
+    np.save("bytes.npy", np.zeros((2, 4), "i1"))
     pathlib.Path("convs").write_text("causal,64,64,2,4,sparse\n")
     pathlib.Path("suite").write_text("# a suite\nwhat is this\n")
     pathlib.Path("batch").write_text('"1,8,8,1",0\n')
@@ -211,6 +213,8 @@ FAILURES = {
     "model m2_long_conv_l_max": "config.json says that long_conv_l_max is 24, encoder.layer.0.",
     # Arrays: the file that has them, and which are needed.
     "apply c.st integers.st -o y.npy": '"i" is of type I32',
+    "apply bytes.st integers.st -o y.npy": "integers of 8 bits are stored, and not computed with",
+    "apply c.st bytes.npy -o y.npy": "'|i1' is not one that danaus reads",
     "apply c.st two.st -o y.npy": "two.st has 2 arrays: say which one with --tensor",
     "apply c.st x.npy --residual two.st -o y.npy": "two.st has 2 arrays: one is needed here",
     "apply c.st two.st --tensor c -o y.npy": 'two.st: there is no tensor "c"; the file has 2, the first is "a"',

@@ -79,3 +79,19 @@ void expect_ids(parts p, const char *string, const char *expected)
     expect_most(t, string, strlen(string), 0, expected);
     danaus_tokenizer_destroy(t);
 }
+
+danaus_status tokenizer_load_and_use(void *json)
+{
+    static const char used[] = "a\u302e caf\u00e9 [MASK] ab e\u0301\u0323 x\u00e9";
+    danaus_tokenizer *t = NULL;
+    int32_t ids[64];
+    char string[256];
+    size_t count = 0, length;
+    danaus_status status = dn_tokenizer_read(span_of(json), &t);
+    if (status == DANAUS_OK)
+        status = danaus_tokenizer_encode(t, used, sizeof used - 1, 0, ids, 64, &count);
+    if (status == DANAUS_OK)
+        status = danaus_tokenizer_decode(t, ids, count, 0, string, 256, &length);
+    danaus_tokenizer_destroy(t);
+    return status;
+}

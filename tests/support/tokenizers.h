@@ -30,6 +30,9 @@ span span_of(const char *words);
 const char *json_of(parts p); /* until the next call */
 danaus_tokenizer *tokenizer_of(parts p);
 
+/* Reads a tokenizer.json, the argument, and makes ids of a text and a text of these. */
+danaus_status tokenizer_load_and_use(void *json);
+
 /* Fails unless the ids, with spaces between, are these. */
 void expect_most(
     const danaus_tokenizer *t, const char *string, size_t length, int64_t most,

@@ -204,22 +204,6 @@ static void a_tokenizer_is_a_folder_or_a_file(void **state)
 
 /* ---- memory ---- */
 
-static danaus_status load_and_use(void *arg)
-{
-    danaus_tokenizer *t = NULL;
-    int32_t ids[16];
-    char string[64];
-    size_t count = 0, length;
-    danaus_status status = dn_tokenizer_read(span_of(arg), &t);
-    if (status == DANAUS_OK)
-        status = danaus_tokenizer_encode(
-            t, "a\u302e caf\u00e9 [MASK] ab", 20, 0, ids, 16, &count);
-    if (status == DANAUS_OK)
-        status = danaus_tokenizer_decode(t, ids, count, 0, string, 64, &length);
-    danaus_tokenizer_destroy(t);
-    return status;
-}
-
 static danaus_status load_lines(void *arg)
 {
     danaus_tokenizer *t = NULL;
@@ -234,7 +218,7 @@ static void memory_may_run_out_at_any_time(void **state)
     char *json = dn_copy_text(json_of((parts){
         .added = TOKEN("[CLS]", 2, PLAIN) "," TOKEN("[SEP]", 3, PLAIN) "," TOKEN(
             "<X>", 24, FLAGS(false, false, false, true, true)) }));
-    assert_in_range(expect_memory_errors(load_and_use, json), 20, 200);
+    assert_in_range(expect_memory_errors(tokenizer_load_and_use, json), 20, 200);
     dn_free(json);
     char path[256];
     snprintf(path, sizeof path, "%s", scratch_directory());

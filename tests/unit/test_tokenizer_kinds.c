@@ -412,22 +412,6 @@ static void a_megabyte_is_one_word(void **state)
     dn_free(ids);
 }
 
-static danaus_status load_and_use(void *arg)
-{
-    danaus_tokenizer *t = NULL;
-    int32_t ids[64];
-    char string[256];
-    size_t count = 0, length;
-    danaus_status status = dn_tokenizer_read(span_of(arg), &t);
-    if (status == DANAUS_OK)
-        status = danaus_tokenizer_encode(
-            t, "abc e\u0301\u0323 ab x\u00e9", 16, 0, ids, 64, &count);
-    if (status == DANAUS_OK)
-        status = danaus_tokenizer_decode(t, ids, count, 0, string, 256, &length);
-    danaus_tokenizer_destroy(t);
-    return status;
-}
-
 #define STEPS                                                                          \
     ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},"     \
     "{\"type\":\"Lowercase\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" "        \
@@ -438,8 +422,8 @@ static void memory_may_run_out_at_any_time(void **state)
 {
     (void)state;
     static char unigram[] = UNIGRAM(STEPS), bpe[] = BPE(BYTE_LEVEL STEPS, "");
-    assert_in_range(expect_memory_errors(load_and_use, unigram), 20, 300);
-    assert_in_range(expect_memory_errors(load_and_use, bpe), 20, 300);
+    assert_in_range(expect_memory_errors(tokenizer_load_and_use, unigram), 20, 300);
+    assert_in_range(expect_memory_errors(tokenizer_load_and_use, bpe), 20, 300);
 }
 
 int main(void)

@@ -262,8 +262,7 @@ danaus_status danaus_toeplitz_solve(
 {
     if (!values || (batch && (!b || !x)))
         return dn_fail(DANAUS_ERR_ARGUMENT, "values, b and x are needed");
-    if (!dn_is_computed(dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
+    TRY(dn_check_computed(dtype));
     if (layout != DANAUS_BATCH_FIRST && layout != DANAUS_BATCH_LAST)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout", (int)layout);
     system t = { .n = n, .batch = batch };

@@ -88,8 +88,7 @@ danaus_status danaus_operator_transform(
     int takes = kinds[desc->kind].takes;
     if (!full.dtype)
         full.dtype = takes & COMPLEX ? DANAUS_C128 : DANAUS_F64;
-    if (!dn_is_computed(full.dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)full.dtype);
+    TRY(dn_check_computed(full.dtype));
     if ((takes & COMPLEX) && !dn_is_complex(full.dtype))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "%s needs a complex type, not %s", name,
