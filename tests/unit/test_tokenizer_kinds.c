@@ -395,7 +395,7 @@ static void a_megabyte_is_one_word(void **state)
     (void)state;
     enum { BYTES = 1 << 20 };
     char *string = dn_alloc(BYTES);
-    int32_t *ids = dn_alloc(BYTES * sizeof *ids);
+    int32_t *ids = dn_alloc((BYTES + 1) * sizeof *ids);
     size_t count;
     static const char *const files[] = { UNIGRAM(""), BPE(BYTE_LEVEL, "") };
     for (size_t f = 0; f < 2; f++) {
