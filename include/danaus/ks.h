@@ -127,11 +127,11 @@ typedef struct danaus_ks_desc {
     /* Nonzero: a column of the result has the same bits in any batch and at any place in it.
        The exact promise is behind danaus_ks_plan_create(). */
     int batch_invariant;
-    /* Nonzero: weights and rows of x are rounded to 8 bits, with one scale for each row of a block
-       of weights, and one for each column of x in a block. Sums are exact. docs/kernels.md has the
+    /* Nonzero: weights and x are rounded to 8 bits, with one scale for each row (i, r, j) of
+       weights, and one for each lane (i, j) of a column of x. Sums are exact. docs/kernels.md has the
        arithmetic and its error. Weights take a quarter of the memory of f32. Types f32, f16 and
-       bf16, CPUs only, c <= 131072, without gradients. A column of x that has a number that is not
-       finite makes NaN of all results of its block. */
+       bf16, CPUs only, c <= 131072, without gradients. A number of x that is not finite makes NaN of
+       all results of its column and lane. */
     int int8;
     uint32_t reserved[8];
 } danaus_ks_desc;

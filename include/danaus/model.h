@@ -207,9 +207,9 @@ typedef struct danaus_model_compression {
    or log-probabilities of causal models (docs/models.md). For architectures "bert", "roberta" and
    "distilbert" the method is that of danaus.torch.compress: errors are weighed by gradients of
    random directions, and targets are corrected by the present error of the residual stream. It
-   needs two sequences and only dense layers. In other architectures layers that are chains or block-diagonal do
-   not change; DANAUS_ERR_UNSUPPORTED if there are no other layers. CPU only. On failure the
-   model does not change. */
+   needs two sequences and only dense layers. In other architectures layers that are chains or
+   block-diagonal do not change; DANAUS_ERR_UNSUPPORTED if there are no other layers. CPU only. On
+   failure the model does not change. */
 DANAUS_API danaus_status danaus_model_compress(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how);

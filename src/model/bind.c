@@ -59,15 +59,13 @@ danaus_status dn_binder_open(
     return b->taken ? DANAUS_OK : dn_fail_memory(1, "a table of tensors");
 }
 
-int dn_binder_forget(binder *b)
+void dn_binder_forget(binder *b)
 {
-    int count = b->widened_count;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < b->widened_count; i++)
         dn_free(b->widened[i]);
     dn_free(b->widened);
     b->widened = NULL;
     b->widened_count = 0;
-    return count;
 }
 
 void dn_binder_close(binder *b)

@@ -66,8 +66,8 @@ int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor);
 int dn_binder_take(
     binder *b, const char *name, int ndim, const int64_t *shape, danaus_tensor *tensor);
 
-/* Frees what tensors of 8 bits became. Returns how many there were. */
-int dn_binder_forget(binder *b);
+/* Frees what tensors of 8 bits became. */
+void dn_binder_forget(binder *b);
 
 /* Complains of a tensor that dn_binder_find() does not find: there is none, or it has a type
    that is not read. */

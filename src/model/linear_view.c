@@ -10,9 +10,13 @@ int dn_view_matrix(binder *b, const char *name, layer_view *v)
 {
     const tensor_name path = dn_name("%s.weight", name);
     danaus_tensor *t = v->weights;
+    int widened = b->widened_count;
     if (!dn_binder_find(b, path.text, t) || dn_is_placeholder(t))
         return 0;
-    if (t->ndim == 2)
+    if (b->widened_count > widened)
+        dn_binder_complain(
+            b, "%s has 8 bits: such weights are factors of chains", path.text);
+    else if (t->ndim == 2)
         v->patterns[v->count++] = (danaus_pattern){ 1, t->shape[0], t->shape[1], 1 };
     else if (t->ndim == 3)
         v->patterns[v->count++] =

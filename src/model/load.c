@@ -119,14 +119,7 @@ danaus_status dn_model_tensor(
     const danaus_model *model, const linear *layer, const char *part, danaus_tensor *t)
 {
     const tensor_name path = dn_name("%s%s.%s", model->prefix, layer->name, part);
-    TRY(danaus_file_find(model->file, path.text, t));
-    return t->dtype != DANAUS_I8
-               ? DANAUS_OK
-               : dn_fail(
-                     DANAUS_ERR_UNSUPPORTED,
-                     "%s has 8 bits: the model that it was rounded from can be "
-                     "compressed",
-                     path.text);
+    return danaus_file_find(model->file, path.text, t);
 }
 
 static danaus_status configure(danaus_model *model, const json_t *config)

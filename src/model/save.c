@@ -180,10 +180,11 @@ static const linear *int8_layer_of(const danaus_model *model, const danaus_tenso
         return NULL;
     for (int i = 0; i < model->linears; i++) {
         const linear *layer = &model->linear[i];
+        const char *name = t->name + prefix;
         size_t length = strlen(layer->name);
-        const char *rest = t->name + prefix + length;
-        if (layer->shape.int8 && !strncmp(t->name + prefix, layer->name, length) &&
-            strstr(rest, ".weight") && !strstr(rest, "_scale"))
+        if (layer->shape.int8 && !strncmp(name, layer->name, length) &&
+            name[length] == '.' && strstr(name + length, ".weight") &&
+            !strstr(name + length, "_scale"))
             return layer;
     }
     return NULL;

@@ -48,6 +48,8 @@ def make_models():
     change("narrow", "bert", {f"{query}.bias": ("F32", narrow), place: ("F32", narrow)})
     change("integers", "bert", {f"{query}.weight": ("U8", bytes_.view("u1")), place: None})
     change("unscaled", "bert", {f"{query}.weight": ("I8", bytes_)})
+    scale = {f"{query}.weight_scale": ("F32", np.ones((24, 1), "f4"))}
+    change("scaled", "bert", {f"{query}.weight": ("I8", bytes_)} | scale)
     change("complex", "bert", {place: ("C64", np.zeros(24, "c8"))})
     for field, value in ("hyena_filter_order", 5), ("hyena_emb_dim", 7), ("long_conv_l_max", 24):
         config = test_model.M2_CONFIG | {field: value}
@@ -236,6 +238,7 @@ FAILURES = {
                     "encoder.layer.0.attention.self.query.bias is [7], not [24]",
     "model integers": 'tensor "encoder.layer.0.attention.self.query.weight" has type U8, '
                       "which danaus does not read",
+    "model scaled": "self.query.weight has 8 bits: such weights are factors of chains",
     "model unscaled": "self.query.weight has 8 bits, and encoder.layer.0.attention.self.query."
                       "weight_scale is no scale for its rows",
     "model complex": "embeddings.LayerNorm.bias is of type c64; real numbers [24] are needed",
