@@ -124,6 +124,62 @@ def test_any_ids_become_the_references_text(kind, folder, tmp_path, rng):
             assert mine.decode(ids, skip) == expected
 
 
+LLAMA = [
+    decoders.Replace("\u2581", " "),
+    decoders.ByteFallback(),
+    decoders.Fuse(),
+    decoders.Strip(" ", 1, 0),
+]
+
+
+def random_decoder(rng):
+    """A decoder that does not make the reference panic."""
+    kinds = (
+        lambda: decoders.Replace(str(rng.choice(["\u2581", "a", "ab", "  "])), " "),
+        lambda: decoders.Replace(Regex(r"\s+"), str(rng.choice(["", "-", " "]))),
+        decoders.ByteFallback,
+        decoders.Fuse,
+        lambda: decoders.Strip(str(rng.choice(list(" a_"))), int(rng.integers(4)), 0),
+        decoders.Metaspace,
+        decoders.WordPiece,
+        decoders.ByteLevel,
+    )
+    return kinds[rng.integers(len(kinds))]()
+
+
+def test_sequences_of_decoders_give_the_references_text(tmp_path, rng):
+    pieces = "a,b,\u2581,ab, ,##a,\u00e9,\u2581\u2581 a,_,<unk>".split(",")
+    some_bytes = (0x20, 0x41, 0xC3, 0xA9, 0xE2, 0x96, 0x81, 0xFF)
+    pieces += [f"<0x{byte:02X}>" for byte in some_bytes]
+    pieces += ["<0xc3>", "<0xG1>", "<0x4>", "\u0120x", "\u00c3\u00a9"]
+    theirs = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], 9))
+    theirs.add_special_tokens(["<s>"])
+    lengths = rng.integers(0, 5, 150)
+    many = [[random_decoder(rng) for _ in range(length)] for length in lengths]
+    for steps in [LLAMA, LLAMA[:3], *many]:
+        theirs.decoder = decoders.Sequence(steps)
+        mine = ours(theirs, tmp_path)
+        for count in rng.integers(0, 25, 40):
+            ids = rng.integers(0, len(mine), count)
+            assert mine.decode(ids, True) == theirs.decode(ids.tolist())
+
+
+def test_decoders_strip_both_ends(tmp_path, rng):
+    theirs = Tokenizer(models.Unigram([(c, -1.0) for c in "ab\u00e9"], 0))
+    for left, right in rng.integers(0, 4, (20, 2)).tolist():
+        letter = str(rng.choice(["a", "\u00e9"]))
+        strip = decoders.Strip(letter, left, right)
+        theirs.decoder = decoders.Sequence([decoders.Fuse(), strip])
+        mine = ours(theirs, tmp_path)
+        for count in rng.integers(1, 7, 20):
+            ids = rng.integers(0, 3, count).tolist()
+            text = "".join("ab\u00e9"[i] for i in ids)
+            for n, cut in ((left, str.removeprefix), (right, str.removesuffix)):
+                for _ in range(n):
+                    text = cut(text, letter)
+            assert mine.decode(ids) == text
+
+
 @pytest.mark.parametrize("kind", ["xlm-roberta", "roberta"])
 @pytest.mark.parametrize("direction", ["right", "left"])
 def test_long_texts_are_cut_as_the_references(kind, direction, folder, tmp_path, rng):

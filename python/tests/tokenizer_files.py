@@ -53,6 +53,7 @@ def documents(count: int) -> list[str]:
             found = data.decode().split("\n")
         except (ValueError, OSError, EOFError):
             continue
+        found = [line for line in found if "\0" not in line]  # files may not have it
         # Lines that are not plain English first, then some of the others.
         rare = [line for line in found if not line.isascii()]
         lines += rare[:40] + [line for line in found if line.strip()][:20]

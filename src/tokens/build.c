@@ -41,6 +41,16 @@ danaus_status dn_add_pre_tokenizer(danaus_tokenizer *t, pre_tokenizer **p)
     return DANAUS_OK;
 }
 
+danaus_status dn_add_decode_step(danaus_tokenizer *t, decode_step **d)
+{
+    TRY(dn_reserve(
+        &t->decode_steps, t->decode_count, &t->decode_capacity, sizeof *t->decode_steps,
+        "decoders"));
+    *d = &t->decode_steps[t->decode_count++];
+    **d = (decode_step){ 0 };
+    return DANAUS_OK;
+}
+
 danaus_status dn_add_word(danaus_tokenizer *t, span word, int32_t id)
 {
     size_t index;
@@ -211,6 +221,8 @@ void danaus_tokenizer_destroy(danaus_tokenizer *tokenizer)
     dn_free(tokenizer->added);
     dn_free(tokenizer->around);
     dn_free(tokenizer->decoded);
-    dn_free(tokenizer->decoder.prefix.text);
+    for (size_t i = 0; i < tokenizer->decode_count; i++)
+        dn_decode_step_free(&tokenizer->decode_steps[i]);
+    dn_free(tokenizer->decode_steps);
     dn_free(tokenizer);
 }

@@ -84,6 +84,7 @@ static int has_characters(const json_t *config)
 static danaus_status read_all(const json_t *config, danaus_tokenizer *t)
 {
     span side = span_of("right");
+    decode_step *d;
     if (!has_characters(config))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
@@ -92,7 +93,8 @@ static danaus_status read_all(const json_t *config, danaus_tokenizer *t)
     TRY(dn_json_text(config, "truncation_side", &side));
     t->keep_end = dn_span_is(side, "left");
     t->model.put = dn_put_characters;
-    t->decoder.put = dn_decode_wordpiece;
+    TRY(dn_add_decode_step(t, &d));
+    d->put = dn_decode_wordpiece;
     TRY(add_firsts(t));
     TRY(add_characters(config, t));
     TRY(dn_add_after(t, dn_find_id(t, span_of(SEPARATOR))));

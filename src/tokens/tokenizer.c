@@ -162,6 +162,37 @@ danaus_status danaus_tokenizer_encode(
 
 /* ---- decoding ---- */
 
+static danaus_status gather(
+    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
+    piece_list *to)
+{
+    for (size_t i = 0; i < count; i++) {
+        const decoded *token = dn_decoded(t, ids[i]);
+        if (!token)
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT,
+                "id %" PRId32 " at %zu is no token; there are %" PRId32, ids[i], i,
+                danaus_tokenizer_vocabulary(t));
+        if (skip_special && token->skip)
+            continue;
+        TRY(dn_growing_add(&to->text, token->text));
+        TRY(dn_pieces_end(to));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status decode(
+    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
+    growing *to)
+{
+    piece_list tokens = { 0 };
+    danaus_status status = gather(t, ids, count, skip_special, &tokens);
+    if (status == DANAUS_OK)
+        status = dn_decode(t->decode_steps, t->decode_count, &tokens, to);
+    dn_pieces_free(&tokens);
+    return status;
+}
+
 static danaus_status copy_text(
     const growing *from, char *string, size_t capacity, size_t *bytes)
 {
@@ -186,7 +217,7 @@ danaus_status danaus_tokenizer_decode(
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "a tokenizer, ids and places for text and its length are needed");
-    danaus_status status = dn_decode_ids(tokenizer, ids, count, skip_special, &whole);
+    danaus_status status = decode(tokenizer, ids, count, skip_special, &whole);
     if (status == DANAUS_OK)
         status = copy_text(&whole, string, capacity, bytes);
     dn_free(whole.text);

@@ -7,12 +7,13 @@
       each word (models/, characters.c).
    4. Ids beyond the greatest length are cut off, and the template's ids are put around.
 
-   decoder.c makes text of ids. read/ makes a tokenizer of files. */
+   decoders/ make text of ids. read/ makes a tokenizer of files. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_TOKENS_TOKENS_H
 #define DN_TOKENS_TOKENS_H
 
 #include "danaus/tokenizer.h"
+#include "tokens/decoders/decoders.h"
 #include "tokens/growing.h"
 #include "tokens/models/models.h"
 #include "tokens/normalizers/normalizers.h"
@@ -42,19 +43,6 @@ typedef struct decoded {
     span text;
 } decoded;
 
-/* Appends the text of a token. */
-typedef danaus_status decode_fn(
-    const danaus_tokenizer *t, span token, int is_first, growing *to);
-
-typedef struct decoder {
-    decode_fn *put;
-    int is_bytes;   /* nonzero: all tokens together are bytes that may be no UTF-8 */
-    growing prefix; /* of tokens within a word */
-    int cleanup;
-    int32_t space;    /* the letter that stands for a space */
-    int drops_spaces; /* nonzero: the first token loses its spaces */
-} decoder;
-
 struct danaus_tokenizer {
     normalizer *normalizers;
     size_t normalizer_count, normalizer_capacity;
@@ -77,7 +65,8 @@ struct danaus_tokenizer {
 
     decoded *decoded; /* of each id that there is, in order */
     size_t decoded_count;
-    decoder decoder;
+    decode_step *decode_steps;
+    size_t decode_count, decode_capacity;
 };
 
 /* Ids in the making. */
@@ -105,14 +94,6 @@ void dn_matcher_free(matcher *m);
 typedef danaus_status between_fn(encoding *e, span part);
 danaus_status dn_match(encoding *e, const matcher *m, span string, between_fn *between);
 
-/* The decoders (decoder.c). */
-decode_fn dn_decode_plain, dn_decode_wordpiece, dn_decode_spaces, dn_decode_bytes;
-
-/* Appends the text of ids. */
-danaus_status dn_decode_ids(
-    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
-    growing *to);
-
 /* The files: bytes of tokenizer.json, or of vocab.txt and tokenizer_config.json, or of
    tokenizer_config.json alone, where characters are tokens. *in_words: 1 if the error is in
    vocab.txt. */
@@ -128,6 +109,7 @@ danaus_tokenizer *dn_tokenizer_new(void); /* NULL if there is no memory */
 /* The new one, of zeros. */
 danaus_status dn_add_normalizer(danaus_tokenizer *t, normalizer **n);
 danaus_status dn_add_pre_tokenizer(danaus_tokenizer *t, pre_tokenizer **p);
+danaus_status dn_add_decode_step(danaus_tokenizer *t, decode_step **d);
 
 danaus_status dn_add_word(danaus_tokenizer *t, span word, int32_t id);
 int32_t dn_find_id(const danaus_tokenizer *t, span token); /* -1: there is none */

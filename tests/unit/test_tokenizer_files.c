@@ -63,7 +63,7 @@ static void other_tokenizers_are_refused(void **state)
         "is of type WordLevel");
     refuse(json_of((parts){ .model = "\"type\":\"BPE\"" }), wrong, "no merges");
     refuse(json_of((parts){ .model = "\"type\":\"WordPiece\"" }), wrong, "unk_token");
-    refuse(json_of((parts){ .decoder = "{\"type\":\"Fuse\"}" }), other, "Fuse");
+    refuse(json_of((parts){ .decoder = "{\"type\":\"CTC\"}" }), other, "CTC");
     refuse(json_of((parts){ .decoder = "[]" }), other, "type none");
     refuse(
         json_of((parts){ .template = "{\"type\":\"RobertaProcessing\"}" }), wrong,

@@ -254,7 +254,19 @@ static void wrong_steps_are_refused(void **state)
         { "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},"
           "\"behavior\":\"Isolated\",\"invert\":false}",
           1, "the pattern \"x\"" },
-        { "\"decoder\":{\"type\":\"Fuse\"}", 1, "type Fuse; danaus has" },
+        { "\"decoder\":{\"type\":\"CTC\"}", 1, "type CTC; danaus has" },
+        { "\"decoder\":{\"type\":\"Sequence\"}", 0, "no \"decoders\"" },
+        { "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"CTC\"}]}", 1,
+          "type CTC" },
+        { "\"decoder\":{\"type\":\"Strip\",\"content\":\"ab\",\"start\":1,\"stop\":0}",
+          0, "one character" },
+        { "\"decoder\":{\"type\":\"Strip\",\"content\":\"a\",\"start\":-1,\"stop\":0}",
+          0, "\"start\" is not" },
+        { "\"decoder\":{\"type\":\"Strip\",\"content\":\"a\",\"start\":1}", 0,
+          "a stop" },
+        { "\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a]\"},"
+          "\"content\":\"\"}",
+          1, "the pattern \"[a]\"" },
         { "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":"
           "\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",0]},{\"type\":"
           "\"RobertaProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",0]}]}",

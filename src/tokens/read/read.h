@@ -32,10 +32,11 @@ int32_t dn_json_id(const json_t *number);
 /* The text of a string that is one code point; -1: it is none. */
 int32_t dn_single_letter(span string);
 
-/* The fields of Metaspace, which is also a decoder. */
+/* The fields of Metaspace and of Replace, which are also decoders. */
 danaus_status dn_read_metaspace(const json_t *part, pre_tokenizer *p);
+danaus_status dn_read_replace(const json_t *part, normalizer *n);
 
-/* read_normalizer.c and so on. A part is there; a decoder and a template may be NULL. */
+/* read_normalizer.c and so on. A part is there; a decoder may be NULL. */
 read_part_fn dn_read_normalizer, dn_read_pre_tokenizer, dn_read_model, dn_read_template,
     dn_read_decoder;
 

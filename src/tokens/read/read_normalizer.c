@@ -153,21 +153,26 @@ static danaus_status read_replaced(const json_t *pattern, replaced *r)
         return DANAUS_OK;
     return dn_fail(
         DANAUS_ERR_UNSUPPORTED,
-        "the normalizer replaces the pattern \"%.*s\"; danaus has texts, and one "
-        "letter "
-        "or \\s with + or {n,}",
+        "Replace has the pattern \"%.*s\"; danaus has texts, and one letter or \\s "
+        "with "
+        "+ or {n,}",
         (int)MIN(expression.length, 100), expression.text ? expression.text : "");
+}
+
+danaus_status dn_read_replace(const json_t *part, normalizer *n)
+{
+    span content = { 0 };
+    n->run = dn_normalize_replace;
+    TRY(read_replaced(json_object_get(part, "pattern"), &n->replaced));
+    TRY(dn_read_text(part, "content", &content));
+    return dn_growing_add(&n->content, content);
 }
 
 static danaus_status read_replace(const json_t *part, danaus_tokenizer *t)
 {
     normalizer *n;
-    span content = { 0 };
     TRY(dn_add_normalizer(t, &n));
-    n->run = dn_normalize_replace;
-    TRY(read_replaced(json_object_get(part, "pattern"), &n->replaced));
-    TRY(dn_read_text(part, "content", &content));
-    return dn_growing_add(&n->content, content);
+    return dn_read_replace(part, n);
 }
 
 /* ---- all of them ---- */

@@ -160,6 +160,7 @@ static danaus_status read_all(
     span words, const json_t *config, danaus_tokenizer *t, int *in_words)
 {
     span unknown, side = span_of("right");
+    decode_step *d;
     if (!json_is_object(config))
         return dn_fail(DANAUS_ERR_FORMAT, "this is not an object");
     TRY(check_class(config));
@@ -167,10 +168,11 @@ static danaus_status read_all(
     t->keep_end = dn_span_is(side, "left");
     t->model.put = dn_put_wordpiece;
     t->model.longest_word = LONGEST_WORD;
-    t->decoder.put = dn_decode_wordpiece;
-    t->decoder.cleanup = 1;
+    TRY(dn_add_decode_step(t, &d));
+    d->put = dn_decode_wordpiece;
+    d->cleanup = 1;
     TRY(dn_growing_add(&t->model.prefix, span_of(PREFIX)));
-    TRY(dn_growing_add(&t->decoder.prefix, span_of(PREFIX)));
+    TRY(dn_growing_add(&d->prefix, span_of(PREFIX)));
     TRY(read_normalizer(config, t));
     *in_words = 1;
     TRY(read_lines(words, t));

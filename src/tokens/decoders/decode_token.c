@@ -1,23 +1,21 @@
-/* Text of ids, token by token:
+/* Steps that see one token at a time:
 
-   - plain: tokens with spaces between;
-   - WordPiece: a space before each token but the first, or the token's prefix removed; then it
-     undoes in each token alone what WordPiece separates, by the replacements below in order;
+   - plain (no decoder): a space before each token but the first;
+   - WordPiece: the same, or the token's prefix removed; then it undoes in each token alone what
+     WordPiece separates, by the replacements below in order;
    - spaces (Metaspace): a letter stands for a space;
-   - bytes (ByteLevel): letters stand for bytes. */
+   - replace (Replace), as a normalizer has it;
+   - strip (Strip): a letter is removed from the ends, a number of times at most. */
 // SPDX-License-Identifier: Apache-2.0
-#include "base/mem.h"
+#include "base/numbers.h"
 #include "base/status.h"
-#include "tokens/byte_letters.h"
+#include "tokens/decoders/decoders.h"
 #include "tokens/letters.h"
-#include "tokens/tokens.h"
-
-#include <inttypes.h>
 
 danaus_status dn_decode_plain(
-    const danaus_tokenizer *t, span token, int is_first, growing *to)
+    const decode_step *d, span token, int is_first, growing *to)
 {
-    (void)t;
+    (void)d;
     if (!is_first)
         TRY(dn_growing_add(to, (span){ " ", 1 }));
     return dn_growing_add(to, token);
@@ -49,9 +47,8 @@ static size_t replace(char *string, size_t length, const char *old, const char *
 }
 
 danaus_status dn_decode_wordpiece(
-    const danaus_tokenizer *t, span token, int is_first, growing *to)
+    const decode_step *d, span token, int is_first, growing *to)
 {
-    const decoder *d = &t->decoder;
     size_t from = to->length, prefix = d->prefix.length;
     int is_within = token.length >= prefix &&
                     (!prefix || !memcmp(token.text, d->prefix.text, prefix));
@@ -72,12 +69,11 @@ danaus_status dn_decode_wordpiece(
 /* ---- the others ---- */
 
 danaus_status dn_decode_spaces(
-    const danaus_tokenizer *t, span token, int is_first, growing *to)
+    const decode_step *d, span token, int is_first, growing *to)
 {
-    const decoder *d = &t->decoder;
     for (size_t at = 0; at < token.length;) {
         size_t from = at;
-        if (dn_letter(token, &at) != d->space)
+        if (dn_letter(token, &at) != d->letter)
             TRY(dn_growing_add(to, span_cut(token, from, at)));
         else if (!is_first || !d->drops_spaces)
             TRY(dn_growing_add(to, (span){ " ", 1 }));
@@ -85,45 +81,25 @@ danaus_status dn_decode_spaces(
     return DANAUS_OK;
 }
 
-danaus_status dn_decode_bytes(
-    const danaus_tokenizer *t, span token, int is_first, growing *to)
+danaus_status dn_decode_replace(
+    const decode_step *d, span token, int is_first, growing *to)
 {
-    (void)t, (void)is_first;
-    return dn_put_letter_bytes(token, to);
+    int moved = 0;
+    (void)is_first;
+    return d->replace.run(&d->replace, token, to, &moved);
 }
 
-/* ---- all of them ---- */
-
-static danaus_status put_all(
-    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
-    growing *to)
+danaus_status dn_decode_strip(
+    const decode_step *d, span token, int is_first, growing *to)
 {
-    int is_first = 1;
-    for (size_t i = 0; i < count; i++) {
-        const decoded *token = dn_decoded(t, ids[i]);
-        if (!token)
-            return dn_fail(
-                DANAUS_ERR_ARGUMENT,
-                "id %" PRId32 " at %zu is no token; there are %" PRId32, ids[i], i,
-                danaus_tokenizer_vocabulary(t));
-        if (skip_special && token->skip)
-            continue;
-        TRY(t->decoder.put(t, token->text, is_first, to));
-        is_first = 0;
-    }
-    return DANAUS_OK;
-}
-
-danaus_status dn_decode_ids(
-    const danaus_tokenizer *t, const int32_t *ids, size_t count, int skip_special,
-    growing *to)
-{
-    growing bytes = { 0 };
-    if (!t->decoder.is_bytes)
-        return put_all(t, ids, count, skip_special, to);
-    danaus_status status = put_all(t, ids, count, skip_special, &bytes);
-    if (status == DANAUS_OK)
-        status = dn_put_utf8(growing_span(&bytes), to);
-    dn_free(bytes.text);
-    return status;
+    char letter[LETTER_BYTES];
+    size_t from = 0, end = token.length, bytes = dn_put_letter(d->letter, letter);
+    (void)is_first;
+    for (size_t i = 0; i < d->left && end - from >= bytes; i++, from += bytes)
+        if (memcmp(token.text + from, letter, bytes) != 0)
+            break;
+    for (size_t i = 0; i < d->right && end - from >= bytes; i++, end -= bytes)
+        if (memcmp(token.text + end - bytes, letter, bytes) != 0)
+            break;
+    return dn_growing_add(to, span_cut(token, from, end));
 }
