@@ -11,8 +11,8 @@ static const usage use = {
     .about =
         "Lists the most probable words for each [MASK] of a text (<mask>, if the\n"
         "tokenizer has that one), with their probabilities. MODEL is the folder of a\n"
-        "masked language model with its head: BERT, RoBERTa, DistilBERT, ModernBERT\n"
-        "or Monarch Mixer BERT.\n",
+        "masked language model with its head: BERT, RoBERTa, DistilBERT, MPNet,\n"
+        "ModernBERT, Nomic BERT or Monarch Mixer BERT.\n",
     .number = { 2, 2 },
     .operands = "the folder of a model and a text",
     .texts = 1,

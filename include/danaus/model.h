@@ -204,8 +204,8 @@ typedef struct danaus_model_compression {
    (as in danaus_model_embed()), or only the weights if there are none. Layers are fitted one
    after the other: inputs come from the model as compressed so far, targets from the dense
    model. Each rank of each layer is weighed by how far the model's output moves: embeddings,
-   or log-probabilities of causal models (docs/models.md). For architectures "bert", "roberta" and
-   "distilbert" the method is that of danaus.torch.compress: errors are weighed by gradients of
+   or log-probabilities of causal models (docs/models.md). For architectures "bert", "roberta",
+   "distilbert" and "mpnet" the method is that of danaus.torch.compress: errors are weighed by gradients of
    random directions, and targets are corrected by the present error of the residual stream. It
    needs two sequences and only dense layers. In other architectures layers that are chains or
    block-diagonal do not change; DANAUS_ERR_UNSUPPORTED if there are no other layers. CPU only. On

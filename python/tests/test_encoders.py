@@ -31,12 +31,14 @@ KINDS = {
     "xlm-roberta": ("XLMRoberta", {"layer_norm_eps": 1e-5}, {}, PLACES - 2),
     "camembert": ("Camembert", {"pad_token_id": 3}, {}, PLACES - 4),
     "distilbert": ("DistilBert", {}, DISTIL, PLACES),
+    "mpnet": ("MPNet", {}, {}, PLACES - 2),
     "modernbert": (
         "ModernBert",
         {"num_hidden_layers": 4, "local_attention": 16, "pad_token_id": 0},
         {"hidden_act": "hidden_activation"},
         PLACES,
     ),
+    "nomic-bert": ("NomicBert", {}, {}, PLACES),
 }
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
 
@@ -214,6 +216,23 @@ def test_sentence_transformers_folders_run(rng, tmp_path):
     expect_close(found, theirs.encode(texts), 1e-5)
 
 
+# ---- what MPNet alone has ----
+
+
+@pytest.mark.parametrize("buckets", [32, 40])
+def test_keys_at_any_distance_have_the_bias_of_transformers(rng, tmp_path, buckets):
+    sizes = {"max_position_embeddings": 402, "num_attention_heads": 6}
+    sizes["relative_attention_num_buckets"] = buckets
+    reference = make("mpnet", **sizes)
+    with torch.no_grad():
+        reference.encoder.relative_attention_bias.weight *= 20
+    reference.save_pretrained(tmp_path)
+    model = danaus.Model(tmp_path)
+    sequences = [rng.integers(4, WORDS, n).tolist() for n in (400, 1, 129, 256)]
+    found = model.embed_tokens(sequences)
+    expect_close(found, embeddings_of(reference.double(), sequences))
+
+
 # ---- what ModernBERT alone has ----
 
 THETAS = {
@@ -300,6 +319,59 @@ def test_older_configurations_of_modernbert_mean_the_same(rng, tmp_path):
     assert np.abs(one - wanted).max() > 1e-3
 
 
+# ---- what Nomic BERT alone has ----
+
+AUTHORS = {
+    "hidden_size": "n_embd", "intermediate_size": "n_inner",
+    "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+    "layer_norm_eps": "layer_norm_epsilon", "max_position_embeddings": "n_positions",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("act", "name"), [("silu", "swiglu"), ("gelu", "geglu")])
+def test_configurations_of_its_authors_mean_the_same(rng, tmp_path, act, name):
+    rope = {"rope_type": "default", "rope_theta": 77.0}
+    sizes = {"hidden_act": act, "rope_parameters": rope, "layer_norm_eps": 0.01}
+    make("nomic-bert", "ForMaskedLM", **sizes).save_pretrained(tmp_path)
+    sequences = sequences_of(rng, 9, PLACES)
+    wanted = danaus.Model(tmp_path).embed_tokens(sequences)
+    config = json.loads((tmp_path / "config.json").read_text())
+    renamed = {AUTHORS.get(k, k): v for k, v in config.items() if k != "hidden_act"}
+    del renamed["rope_parameters"]
+    flags = dict.fromkeys(["prenorm", "use_rms_norm", "rotary_emb_interleaved"], False)
+    renamed |= {"activation_function": name, "rotary_emb_base": 77} | flags
+    renamed |= {"rotary_emb_fraction": 1.0, "rotary_scaling_factor": None}
+    (tmp_path / "config.json").write_text(json.dumps(renamed))
+    model = danaus.Model(tmp_path)
+    np.testing.assert_array_equal(model.embed_tokens(sequences), wanted)
+    for change, sentence in (
+        ({"prenorm": True}, '"prenorm" is true'),
+        ({"use_rms_norm": True}, '"use_rms_norm" is true'),
+        ({"causal": True}, '"causal" is true'),
+        ({"rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5"),
+        ({"num_experts": 8}, "num_experts 8"),
+        ({"rotary_scaling_factor": 2}, "rotary_scaling_factor is not null"),
+        ({"activation_function": "gelu"}, "is not swiglu or geglu"),
+        ({"rotary_emb_base": 0}, "not above 0"),
+        ({"n_head": 8}, "a head has 3 numbers"),
+        ({"n_positions": ...}, '"n_positions" is missing'),
+    ):
+        change_config(tmp_path, **change)
+        with pytest.raises((ValueError, NotImplementedError), match=sentence):
+            danaus.Model(tmp_path)
+        (tmp_path / "config.json").write_text(json.dumps(renamed))
+
+
+def test_its_positions_turn_by_any_theta(rng, tmp_path):
+    for theta in (3.0, 1e4):
+        rope = {"rope_type": "default", "rope_theta": theta}
+        reference = make("nomic-bert", rope_parameters=rope)
+        reference.save_pretrained(tmp_path)
+        sequences = sequences_of(rng, 9, PLACES)
+        found = danaus.Model(tmp_path).embed_tokens(sequences)
+        expect_close(found, embeddings_of(reference.double(), sequences))
+
+
 # ---- what does not fit ----
 
 
@@ -320,7 +392,16 @@ def change_config(folder, **changes):
     ("distilbert", {"activation": "mish"}, 'activation "mish" is not one of'),
     ("distilbert", {"n_layers": 3}, "transformer.layer.2.attention.q_lin.weight is"),
     ("distilbert", {"dim": ...}, '"dim" is missing'),
-    ("bert", {"model_type": "mpnet"}, '"mpnet" is not one that danaus runs'),
+    ("bert", {"model_type": "luke"}, '"luke" is not one that danaus runs'),
+    ("mpnet", {"relative_attention_num_buckets": 16}, "buckets is 16, and MPNet uses 32"),
+    ("mpnet", {"relative_attention_num_buckets": 33}, r"bias.weight is \[32, 3\], not"),
+    ("mpnet", {"max_position_embeddings": 2}, "leaves no position: the first is 2"),
+    ("mpnet", {"num_attention_heads": 5}, "hidden_size 24 is no multiple of"),
+    ("nomic-bert", {"num_attention_heads": 8}, "a head has 3 numbers"),
+    ("nomic-bert", {"rope_scaling": {"factor": 2}}, "rope_scaling"),
+    ("nomic-bert", {"rope_parameters": {"rope_type": "yarn"}}, "yarn"),
+    ("nomic-bert", {"intermediate_size": 41}, "mlp.fc12 is 40 x 24, not 41 x"),
+    ("nomic-bert", {"max_position_embeddings": 1 << 30}, "max_position_embeddings"),
     ("modernbert", {"num_attention_heads": 8}, "a head has 3 numbers"),
     ("modernbert", {"local_attention": -2}, '"local_attention" is not an integer'),
     ("modernbert", {"local_attention": 0}, '"local_attention" is 0 and has to be from'),

@@ -50,6 +50,10 @@ typedef struct nn_attention {
     const void *q, *k, *v;
     void *y;
     danaus_dtype dtype;
+    /* [heads][2 reach + 1] or NULL: added to scores, that of key s and query t at s - t + reach.
+       The first and the last one hold for all farther keys. */
+    const float *bias;
+    int64_t reach;
 } nn_attention;
 
 /* Rotary positions of rows x[rows][pitch], in place. Each head of a row has pairs of numbers a, b

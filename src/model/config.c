@@ -87,7 +87,8 @@ danaus_status dn_config_blocks(const json_t *config, block_sizes *s)
                                         .layers = "num_hidden_layers",
                                         .heads = "num_attention_heads",
                                         .epsilon = "layer_norm_eps",
-                                        .activation = "hidden_act" };
+                                        .activation = "hidden_act",
+                                        .positions = "max_position_embeddings" };
     const block_fields *f = s->fields ? s->fields : &usual;
     s->fields = f;
     TRY(dn_config_size(config, f->width, MOST_WIDTH, &s->width));

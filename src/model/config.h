@@ -25,6 +25,7 @@ danaus_status dn_config_size(
 /* Names of fields. */
 typedef struct block_fields {
     const char *width, *inner, *layers, *heads, *epsilon, *activation;
+    const char *positions; /* of encoders of words */
 } block_fields;
 
 /* The blocks of a model. */

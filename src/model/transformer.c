@@ -27,6 +27,9 @@ danaus_status dn_transformer_config(
     return DANAUS_OK;
 }
 
+/* The layer behind a block's last one. */
+static int end_of(const transformer *t) { return BLOCK_LINEARS + t->factored; }
+
 static linear *layer_of(const transformer *t, const transformer_block *b, int layer)
 {
     return &b->linear[layer - t->begin];
@@ -46,7 +49,7 @@ static danaus_status open_block(
     const linear_shape square = { .rows = width,
                                   .cols = width,
                                   .no_bias = t->no_attention_bias };
-    linear_shape shapes[BLOCK_LINEARS] = {
+    linear_shape shapes[BLOCK_LINEARS + 1] = {
         [QUERY] = square,
         [KEY] = square,
         [VALUE] = { .rows = parts * width,
@@ -59,8 +62,9 @@ static danaus_status open_block(
                  .gated = t->gated,
                  .no_bias = t->no_mlp_bias },
         [DOWN] = { .rows = width, .cols = inner, .no_bias = t->no_mlp_bias },
+        [FACTOR] = { .rows = inner, .cols = width, .no_bias = t->no_mlp_bias },
     };
-    for (int i = t->begin; i < BLOCK_LINEARS; i++) {
+    for (int i = t->begin; i < end_of(t); i++) {
         shapes[i].tokens = dn_chunk_tokens(b->device);
         shapes[i].dtype = b->dtype;
         shapes[i].int8 = b->int8;
@@ -81,7 +85,7 @@ danaus_status dn_transformer_open(
     transformer *t, danaus_model *model, binder *b, const transformer_names *names)
 {
     int64_t layers = t->layers;
-    int linears = BLOCK_LINEARS - t->begin;
+    int linears = end_of(t) - t->begin;
     t->dtype = model->dtype;
     t->blocks = dn_model_blocks(model, layers, sizeof *t->blocks, linears);
     if (!t->blocks)
@@ -112,7 +116,7 @@ typedef struct transformer_run {
     int64_t pitch; /* of rows of q, k and v */
     void *h, *n;   /* n: what layers read, norm(h) or h */
     void *q, *k, *v, *mixed;
-    void *up, *inner; /* up: before the gate, or inner */
+    void *up, *inner; /* up: before the gate, or v, or inner */
 } transformer_run;
 
 static uintptr_t lay(transformer_run *r, uintptr_t at)
@@ -128,7 +132,8 @@ static uintptr_t lay(transformer_run *r, uintptr_t at)
     r->mixed = dn_cut(&at, row);
     r->n = t->before ? dn_cut(&at, row) : r->h;
     r->inner = dn_cut(&at, t->inner * number);
-    r->up = t->gated ? dn_cut(&at, 2 * t->inner * number) : r->inner;
+    int parts = t->gated ? 2 : t->factored;
+    r->up = parts ? dn_cut(&at, parts * t->inner * number) : r->inner;
     return at;
 }
 
@@ -197,7 +202,9 @@ static danaus_status attend(const transformer_run *r, const transformer_block *b
                                     .k = r->k,
                                     .v = r->v,
                                     .y = r->mixed,
-                                    .dtype = t->dtype }));
+                                    .dtype = t->dtype,
+                                    .bias = t->bias,
+                                    .reach = t->reach }));
     return run_layer(r, b, OUTPUT, r->mixed, r->q);
 }
 
@@ -215,6 +222,15 @@ static danaus_status run_mlp(const transformer_run *r, const transformer_block *
                                    .x = r->up,
                                    .y = r->inner,
                                    .dtype = t->dtype }));
+    if (t->factored) {
+        TRY(run_layer(r, b, FACTOR, r->n, r->up));
+        TRY(r->device->backend->nn->multiply(
+            r->device, &(nn_multiply){ .count = r->tokens * t->inner,
+                                       .a = r->inner,
+                                       .b = r->up,
+                                       .y = r->inner,
+                                       .dtype = t->dtype }));
+    }
     return run_layer(r, b, DOWN, r->inner, r->q);
 }
 

@@ -3,8 +3,8 @@
        h = norm(h + attend(h)),       h = norm(h + mlp(h)),         as in BERT, or
        h = h + attend(norm(h)),       h = h + mlp(norm(h)),         as in vision transformers,
 
-   with attend(x) = W_o attention(W_q x, W_k x, W_v x) and mlp(x) = W_2 activation(W_1 x) or, if it
-   is gated, W_2 (activation(u) v) for u, v = W_1 x. In the second case the result is norm(h). */
+   with attend(x) = W_o attention(W_q x, W_k x, W_v x), perhaps with a bias, and mlp(x) = W_2 activation(W_1 x) or, if it
+   is gated, W_2 (activation(u) v), where u, v = W_1 x, or u and v have layers of their own. In the second case the result is norm(h). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_TRANSFORMER_H
 #define DN_MODEL_TRANSFORMER_H
@@ -14,10 +14,11 @@
 #include "model/arch.h"
 
 enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, BLOCK_LINEARS };
-#define QKV VALUE /* where one layer makes q, k and v */
+#define QKV    VALUE         /* where one layer makes q, k and v */
+#define FACTOR BLOCK_LINEARS /* the layer of v, where gates have two layers */
 
 typedef struct transformer_block {
-    linear *linear; /* from t->begin to DOWN */
+    linear *linear; /* from t->begin to DOWN, or to FACTOR */
     affine middle;  /* between attend() and mlp() */
     affine
         outer; /* at the block's end, or, where blocks normalise before, its beginning */
@@ -33,10 +34,13 @@ typedef struct transformer {
     int before;         /* blocks normalise what they read */
     int first_reads_h;  /* attend() of the first block reads h itself all the same */
     int begin;          /* the first layer of a block: QUERY or QKV */
-    int gated;          /* the mlp is */
+    int gated;          /* the mlp is, by one layer */
+    int factored;       /* it is, by two */
     int no_attention_bias, no_mlp_bias; /* those layers may have none */
     transformer_block *blocks;
-    affine last; /* of h, where blocks normalise before */
+    affine last;       /* of h, where blocks normalise before */
+    const float *bias; /* of all attentions, as in nn_attention */
+    int64_t reach;
 } transformer;
 
 /* Reads the number of heads. */
@@ -45,9 +49,9 @@ danaus_status dn_transformer_config(
 
 /* Names in the file. */
 typedef struct transformer_names {
-    const char *blocks;                /* before the number of a block */
-    const char *linear[BLOCK_LINEARS]; /* of a block's layers */
-    const char *middle, *outer;        /* of its norms */
+    const char *blocks;                    /* before the number of a block */
+    const char *linear[BLOCK_LINEARS + 1]; /* of a block's layers */
+    const char *middle, *outer;            /* of its norms */
 } transformer_names;
 
 /* Reads all blocks. */

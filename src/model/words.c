@@ -11,7 +11,8 @@ danaus_status dn_encoder_config(const json_t *config, encoder_config *c)
     c->types = 2;
     TRY(dn_config_blocks(config, &c->blocks));
     TRY(dn_config_size(config, "vocab_size", INT32_MAX, &c->vocabulary));
-    TRY(dn_config_size(config, "max_position_embeddings", MOST_TOKENS, &c->positions));
+    TRY(dn_config_size(
+        config, c->blocks.fields->positions, MOST_TOKENS, &c->positions));
     return dn_config_size(config, "type_vocab_size", MOST_TOKENS, &c->types);
 }
 

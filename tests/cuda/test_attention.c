@@ -1,6 +1,6 @@
 /* Softmax attention by tensor cores: the text, executed by threads of the processor
    (emulator/warps.h), against plain sums in f64: types, heads of any number, sequences shorter
-   and longer than a tile, windows, rows that are aligned to an element alone or lie apart.
+   and longer than a tile, windows, biases, rows that are aligned to an element alone or lie apart.
    Nothing but y is written. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
@@ -40,7 +40,8 @@ static const char launch_attention[] =
    products in f32; weights exp(score - most) are rounded to the type of rows, and numbers near
    0 by no more than half of the smallest number of f16. */
 static void plain(
-    const job *j, danaus_dtype dtype, int64_t from, int64_t length, int64_t t, value *y)
+    const job *j, danaus_dtype dtype, const float *bias, int64_t from, int64_t length,
+    int64_t t, value *y)
 {
     int64_t pitch = j->size[3], head = j->size[1] / j->size[2];
     double weights[MOST_LENGTH], most = -INFINITY, largest = 0, sum = 0;
@@ -57,6 +58,11 @@ static void plain(
             size += fabs(term);
         }
         weights[s] = score * (double)j->number[0];
+        if (bias) {
+            int64_t reach = j->size[0], far = MAX(-reach, MIN(s - t, reach));
+            weights[s] += (double)bias[reach + far];
+            size += fabs((double)(bias[reach + far] / j->number[0]));
+        }
         largest = fmax(largest, size * (double)j->number[0]);
         most = fmax(most, weights[s]);
     }
@@ -85,7 +91,8 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
     assert_int_equal(a.row, GPU_NN_ATTENTION_MMA);
     int64_t pitch = width * rng_int(r, 1, 2) + rng_int(r, 0, 1) * 8;
     int64_t window = rng_int(r, 0, 1) ? rng_int(r, 1, 90) : 0;
-    job j = { .size = { 0, width, heads, pitch, window },
+    int64_t reach = rng_int(r, 0, 1) * rng_int(r, 1, 150);
+    job j = { .size = { reach, width, heads, pitch, window },
               .number = { (float)rng_int(r, 1, 16) / sqrtf((float)head) },
               .sequences = rng_int(r, 1, 3) };
     for (int64_t i = 0; i < j.sequences; i++) {
@@ -94,6 +101,8 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
         blocks += CEIL_DIV(length, a.queries) * heads;
     }
     array x[3], y = array_make(dtype, j.offset[j.sequences] * width);
+    array bias = array_random(r, DANAUS_F32, heads * (2 * reach + 1));
+    j.in[3] = reach ? bias.data : NULL;
     for (int i = 0; i < 3; i++) {
         x[i] = array_random(r, dtype, j.offset[j.sequences] * pitch);
         j.in[i] = x[i].data;
@@ -106,9 +115,10 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
             for (int64_t h = 0; h < heads; h++) {
                 value wanted[512];
                 at = j.offset[i] * pitch + h * head;
+                const float *own = (const float *)j.in[3] + h * (2 * reach + 1);
                 plain(
-                    &j, dtype, at, j.offset[i + 1] - j.offset[i], row - j.offset[i],
-                    wanted);
+                    &j, dtype, reach ? own : NULL, at, j.offset[i + 1] - j.offset[i],
+                    row - j.offset[i], wanted);
                 for (int64_t c = 0; c < head; c++) {
                     double v =
                         element_get(dtype, y.data, row * width + h * head + c).re;
@@ -123,6 +133,7 @@ static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_
     array_expect_guards(&y);
     for (int i = 0; i < 3; i++)
         array_free(&x[i]);
+    array_free(&bias);
     array_free(&y);
 }
 

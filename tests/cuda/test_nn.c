@@ -129,7 +129,7 @@ static int64_t *random_offsets(rng *r, int64_t count, int64_t most)
    weights that tensor cores round to the type of rows. Half of all have rows that lie apart. */
 static void attend(
     rng *r, int type, int64_t sequences, int64_t most, int64_t heads, int64_t head,
-    int64_t window)
+    int64_t window, int64_t reach)
 {
     int64_t *offsets = random_offsets(r, sequences, most), width = heads * head;
     int64_t pitch = width + rng_int(r, 0, 1) * rng_int(r, 1, 20);
@@ -137,6 +137,7 @@ static void attend(
     pair q = make_of(r, type, numbers), k = make_of(r, type, numbers);
     pair v = make_of(r, type, numbers);
     pair y = make_of(r, type, offsets[sequences] * width);
+    pair bias = make(r, heads * (2 * reach + 1));
     nn_attention o = { .sequences = { sequences, offsets },
                        .width = width,
                        .heads = heads,
@@ -145,14 +146,18 @@ static void attend(
                        .q = q.host,
                        .k = k.host,
                        .v = v.host,
-                       .y = y.host };
+                       .y = y.host,
+                       .bias = reach ? bias.host : NULL,
+                       .reach = reach };
     assert_ok(cpu->backend->nn->attention(cpu, &o));
     o.q = q.device, o.k = k.device, o.v = v.device, o.y = y.device;
+    o.bias = reach ? bias.device : NULL;
     o.dtype = types[type].dtype;
     assert_ok(gpu->backend->nn->attention(gpu, &o));
     double scores = sqrt((double)head) * ((double)head + 4);
     double bound = 2 * UNIT * (4 * scores + 2 * (double)most + 16);
     expect_same(&y, bound + types[type].unit);
+    end(&bias);
     end(&q);
     end(&k);
     end(&v);
@@ -208,12 +213,13 @@ static void attention_is_that_of_the_cpu(void **state)
         attend(
             &r, round % TYPES, rng_int(&r, 1, 5), rng_int(&r, 1, 140),
             rng_int(&r, 1, 3), rng_int(&r, 1, 70),
-            round / TYPES % 2 ? rng_int(&r, 1, 90) : 0);
+            round / TYPES % 2 ? rng_int(&r, 1, 90) : 0,
+            round / TYPES % 3 ? rng_int(&r, 1, 150) : 0);
     for (int64_t window = 1; window <= 64; window *= 4)
-        attend(&r, 0, 3, 140, 2, 20, window);
-    attend(&r, 0, 500, 3, 2, 5, 2);
-    attend(&r, 1, 1, 65, 1, 129, 0);
-    attend(&r, 0, 1, 40, 1, most_head(), 0);
+        attend(&r, 0, 3, 140, 2, 20, window, window);
+    attend(&r, 0, 500, 3, 2, 5, 2, 1);
+    attend(&r, 1, 1, 65, 1, 129, 0, 0);
+    attend(&r, 0, 1, 40, 1, most_head(), 0, 128);
 }
 
 static void wide_heads_are_refused(void **state)

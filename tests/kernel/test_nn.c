@@ -5,6 +5,7 @@
 
 #include "support/device.h"
 
+#include "base/numbers.h"
 #include "device/nn.h"
 
 #include <math.h>
@@ -183,7 +184,10 @@ static void plain_attention(const void *of, const double *x, double *y)
                     double score = 0;
                     for (int64_t e = from; e < from + d; e++)
                         score += q[t * n + e] * k[u * n + e];
-                    p[u - first] = exp(score / sqrt((double)d));
+                    int64_t far = MAX(-o->reach, MIN(u - t, o->reach));
+                    const float *bias = o->bias + i / d * (2 * o->reach + 1) + o->reach;
+                    score = score / sqrt((double)d) + (o->bias ? bias[far] : 0);
+                    p[u - first] = exp(score);
                     total += p[u - first];
                 }
                 for (int64_t u = first; u < o->sequences.offsets[s + 1]; u++)
@@ -204,12 +208,16 @@ static void attention_goes_back(void **state)
         int64_t size = offsets[count] * width;
         numbers x = make_random(&r, 3 * size), dy = make_random(&r, size);
         numbers dx = make(3 * size);
+        int64_t reach = rng_int(&r, 0, 12);
+        numbers bias = make_random(&r, heads * (2 * reach + 1));
         nn_attention_gradient o = { { .sequences = { count, offsets },
                                       .width = width,
                                       .heads = heads,
                                       .q = x.at,
                                       .k = x.at + size,
-                                      .v = x.at + 2 * size },
+                                      .v = x.at + 2 * size,
+                                      .bias = round % 2 ? bias.at : NULL,
+                                      .reach = reach },
                                     dy.at,
                                     dx.at,
                                     dx.at + size,
@@ -218,6 +226,7 @@ static void attention_goes_back(void **state)
         /* Sums of at most 20 + 9 terms of size 9 times 9. */
         double bound = UNIT * 60 * 81;
         expect_gradient(plain_attention, &o.of, &x, size, dy.at, dx.at, bound);
+        end(&bias);
         end(&x);
         end(&dy);
         end(&dx);

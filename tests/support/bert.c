@@ -13,12 +13,12 @@
 
 /* ---- names in the file ---- */
 
-enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, LINEARS };
+enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, FACTOR, LINEARS };
 
 typedef struct kind_names {
     const char *prefix, *block;
     const char *word, *position, *type, *norm; /* position, type: or NULL */
-    const char *linear[LINEARS]; /* QUERY, KEY: NULL if VALUE is all three */
+    const char *linear[LINEARS]; /* NULL: QUERY, KEY if VALUE is all three; FACTOR */
     const char *middle, *outer;  /* norms before the mlp, and of the block */
 } kind_names;
 
@@ -42,6 +42,15 @@ static const kind_names names[BERT_KINDS] = {
                        "attention.out_lin", "ffn.lin1", "ffn.lin2" },
                      "sa_layer_norm",
                      "output_layer_norm" },
+    [MPNET] = { "mpnet.",
+                "encoder.layer",
+                TABLES,
+                NULL,
+                "embeddings.LayerNorm",
+                { "attention.attn.q", "attention.attn.k", "attention.attn.v",
+                  "attention.attn.o", "intermediate.dense", "output.dense" },
+                "attention.LayerNorm",
+                "output.LayerNorm" },
     [MODERN_BERT] = { "model.",
                       "layers",
                       "embeddings.tok_embeddings.weight",
@@ -51,7 +60,21 @@ static const kind_names names[BERT_KINDS] = {
                       { NULL, NULL, "attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo" },
                       "mlp_norm",
                       "attn_norm" },
+    [NOMIC_BERT] = { "nomic_bert.",
+                     "encoder.layers",
+                     "embeddings.word_embeddings.weight",
+                     NULL,
+                     "embeddings.token_type_embeddings.weight",
+                     "emb_ln",
+                     { NULL, NULL, "attn.Wqkv", "attn.out_proj", "mlp.fc12", "mlp.fc2",
+                       "mlp.fc11" },
+                     "norm1",
+                     "norm2" },
 };
+
+static int is_joint(const small_bert *m) { return !names[m->kind].linear[QUERY]; }
+
+#define BUCKETS "encoder.relative_attention_bias.weight" /* of MPNet */
 
 static void name_part(char *to, const small_bert *m, int64_t block, const char *part)
 {
@@ -111,10 +134,11 @@ static void add_block(rng *r, small_bert *m, int64_t number)
     const int64_t sizes[LINEARS][2] = {
         [QUERY] = { m->width, m->width },
         [KEY] = { m->width, m->width },
-        [VALUE] = { m->width * (modern ? 3 : 1), m->width },
+        [VALUE] = { m->width * (is_joint(m) ? 3 : 1), m->width },
         [OUTPUT] = { m->width, m->width },
         [UP] = { m->inner * (modern ? 2 : 1), m->width },
         [DOWN] = { m->width, m->inner },
+        [FACTOR] = { m->inner, m->width },
     };
     char place[NAMED_LENGTH];
     for (int i = 0; i < LINEARS; i++) {
@@ -139,8 +163,8 @@ static void add_table(rng *r, small_bert *m, int64_t rows, const char *name)
             r, &m->arrays, 2, (const int64_t[]){ rows, m->width }, 0, 1, name);
 }
 
-/* What ModernBERT may have, and others have not. */
-static void choose_modern(rng *r, small_bert *m)
+/* What those with rotary positions may have. */
+static void choose_rotary(rng *r, small_bert *m)
 {
     m->width = m->heads * 2 * rng_int(r, 1, 10);
     m->layers = rng_int(r, 1, 4);
@@ -148,7 +172,7 @@ static void choose_modern(rng *r, small_bert *m)
     m->every = rng_int(r, 1, 3);
     for (int i = 0; i < 2; i++)
         m->theta[i] = (double)rng_int(r, 2, 100000);
-    m->norm_bias = (int)rng_int(r, 0, 1);
+    m->norm_bias = m->kind == NOMIC_BERT || rng_int(r, 0, 1);
     m->attention_bias = (int)rng_int(r, 0, 1);
     m->mlp_bias = (int)rng_int(r, 0, 1);
 }
@@ -162,16 +186,19 @@ static small_bert make(rng *r, bert_kind kind, int dense)
     m.inner = rng_int(r, 1, 70);
     m.layers = rng_int(r, 1, 3);
     m.vocabulary = rng_int(r, 1, 50);
-    m.positions = rng_int(r, 1, 90);
+    m.positions = rng_int(r, 1, kind == MPNET ? 170 : 90);
     m.activation = (danaus_activation)rng_int(r, DANAUS_RELU, DANAUS_GELU_TANH);
     m.modules = (int)rng_int(r, 0, 1);
     m.first = m.modules && rng_int(r, 0, 1);
     m.normalize = !m.modules || rng_int(r, 0, 1);
     m.arrays.prefix = rng_int(r, 0, 1) ? of->prefix : "";
     int64_t types = rng_int(r, 1, 2);
-    m.padding = kind == ROBERTA ? rng_int(r, 0, 3) : -1;
-    if (kind == MODERN_BERT)
-        choose_modern(r, &m);
+    m.padding = kind == ROBERTA ? rng_int(r, 0, 3) : kind == MPNET ? 1 : -1;
+    if (kind == MPNET)
+        named_add_random(
+            r, &m.arrays, 2, (const int64_t[]){ 32, m.heads }, 0, 2, BUCKETS);
+    if (is_joint(&m))
+        choose_rotary(r, &m);
     add_table(r, &m, m.vocabulary, of->word);
     add_table(r, &m, m.padding + 1 + m.positions, of->position);
     add_table(r, &m, types, of->type);
@@ -219,6 +246,14 @@ static void own_config(const small_bert *m, char *to, size_t size)
             (int)m->local, (int)m->every, m->theta[0], m->theta[1],
             m->norm_bias ? "true" : "false", m->attention_bias ? "true" : "false",
             m->mlp_bias ? "true" : "false");
+    else if (m->kind == NOMIC_BERT)
+        snprintf(
+            to, size,
+            "\"layer_norm_eps\": 1e-12, \"type_vocab_size\": %d, \"rope_parameters\": "
+            "{\"rope_theta\": %g, \"rope_type\": \"default\"}",
+            (int)types->shape[0], m->theta[0]);
+    else if (m->kind == MPNET)
+        snprintf(to, size, "\"layer_norm_eps\": 1e-12");
     else if (m->kind == DISTILBERT)
         snprintf(to, size, "\"sinusoidal_pos_embds\": false");
     else
@@ -237,7 +272,9 @@ void bert_config(const small_bert *m, char *config, size_t size)
         [ROBERTA] = { "xlm-roberta", SIZES, "hidden_act" },
         [DISTILBERT] = { "distilbert", "dim", "n_heads", "hidden_dim", "n_layers",
                          "activation" },
+        [MPNET] = { "mpnet", SIZES, "hidden_act" },
         [MODERN_BERT] = { "modernbert", SIZES, "hidden_activation" },
+        [NOMIC_BERT] = { "nomic_bert", SIZES, "hidden_act" },
     };
     const char *const *f = fields[m->kind];
     char own[400];
@@ -400,6 +437,19 @@ static int sees(const small_bert *m, int64_t block, int64_t t, int64_t o)
     return is_global(m, block) || llabs(t - o) <= m->local / 2;
 }
 
+/* MPNet's bias of key o for query t: 8 buckets of one distance each, then 8 that grow by the same
+   factor up to 128, before the query and behind it. */
+static double bias_of(const small_bert *m, int64_t head, int64_t t, int64_t o)
+{
+    if (m->kind != MPNET)
+        return 0;
+    double n = fabs((double)(o - t)), bucket = n;
+    if (n >= 8)
+        bucket = fmin(15, 8 + floor(8 * log2(n / 8) / 4 + 1e-9));
+    int64_t row = (int64_t)bucket + (o > t ? 16 : 0);
+    return named_at(named_find(&m->arrays, BUCKETS), row * m->heads + head);
+}
+
 static void attend(
     const small_bert *m, int64_t block, const rows *s, int64_t head, rng *noise)
 {
@@ -412,13 +462,14 @@ static void attend(
             p[o] = -INFINITY;
             if (!sees(m, block, t, o))
                 continue;
-            p[o] = 0;
+            p[o] = bias_of(m, head, t, o);
+            size += fabs(p[o]);
             for (int64_t i = from; i < from + d; i++) {
                 double v = s->q[t * n + i] * s->k[o * n + i] / sqrt((double)d);
                 p[o] += v;
                 size += fabs(v);
             }
-            p[o] = noisy(p[o], size, (double)d + 2, noise);
+            p[o] = noisy(p[o], size, (double)d + 3, noise);
             most = fmax(most, p[o]);
         }
         for (int64_t o = 0; o < s->length; o++) {
@@ -459,7 +510,7 @@ static void project(
 {
     int64_t n = m->width, d = n / m->heads;
     double *to[] = { s->q + t * n, s->k + t * n, s->v + t * n }, all[512];
-    if (m->kind != MODERN_BERT) {
+    if (!is_joint(m)) {
         for (int i = QUERY; i <= VALUE; i++)
             apply_linear(m, block, i, n, x, to[i], noise);
         return;
@@ -476,9 +527,11 @@ static void project(
 static void run_mlp(
     const small_bert *m, int64_t block, const double *x, double *y, rng *noise)
 {
-    int gated = m->kind == MODERN_BERT;
+    int joint = m->kind == MODERN_BERT, gated = is_joint(m);
     double inner[512];
-    apply_linear(m, block, UP, m->inner * (1 + gated), x, inner, noise);
+    apply_linear(m, block, UP, m->inner * (1 + joint), x, inner, noise);
+    if (gated && !joint)
+        apply_linear(m, block, FACTOR, m->inner, x, inner + m->inner, noise);
     for (int64_t i = 0; i < m->inner; i++) {
         double factor = gated ? inner[m->inner + i] : 1;
         double v = activate(m->activation, inner[i]) * factor;

@@ -15,7 +15,15 @@
 
 #define BERT_BOUND 8
 
-typedef enum bert_kind { BERT, ROBERTA, DISTILBERT, MODERN_BERT, BERT_KINDS } bert_kind;
+typedef enum bert_kind {
+    BERT,
+    ROBERTA,
+    DISTILBERT,
+    MPNET,
+    MODERN_BERT,
+    NOMIC_BERT,
+    BERT_KINDS
+} bert_kind;
 
 typedef struct small_bert {
     bert_kind kind;
@@ -23,9 +31,9 @@ typedef struct small_bert {
     danaus_activation activation;
     int first, normalize, modules; /* modules: modules.json is there */
     int dense;                     /* all linear layers are */
-    int64_t padding;               /* RoBERTa: positions begin behind this one */
+    int64_t padding;               /* RoBERTa, MPNet: positions begin behind this one */
     /* ModernBERT: tokens in sight of one in local layers; layers to the next global one; thetas of
-       positions in global and local layers. */
+       positions in global and local layers; that of Nomic BERT is the first. */
     int64_t local, every;
     double theta[2];
     int norm_bias, attention_bias, mlp_bias;

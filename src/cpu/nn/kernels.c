@@ -270,6 +270,24 @@ static float weigh(float *scores, range all, range seen)
     return exponentials(scores + before, seen.to - seen.from);
 }
 
+/* Adds the bias of some keys, if there is one, to a query's scores of them. */
+static void add_bias(
+    const nn_attention *o, int64_t head, int64_t query, range keys, float *scores)
+{
+    if (!o->bias)
+        return;
+    const float *bias = o->bias + head * (2 * o->reach + 1), *of = bias + o->reach;
+    int64_t near = MIN(MAX(query - o->reach, keys.from), keys.to);
+    int64_t far = MIN(MAX(query + o->reach, near), keys.to);
+    scores -= keys.from;
+    for (int64_t s = keys.from; s < near; s++)
+        scores[s] += bias[0];
+    for (int64_t s = near; s < far; s++)
+        scores[s] += of[s - query];
+    for (int64_t s = far; s < keys.to; s++)
+        scores[s] += of[o->reach];
+}
+
 static void attention(
     const nn_attention *o, int64_t first, int64_t length, int64_t head, float *scratch)
 {
@@ -294,8 +312,10 @@ static void attention(
         qk.b = keys + all.from;
         multiply(&qk, rows);
         float sums[NN_QUERIES];
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++) {
+            add_bias(o, head, t + r, all, scores + r * padded);
             sums[r] = weigh(scores + r * padded, all, keys_of(o, t + r, length));
+        }
         pv.b = (const float *)o->v + at + all.from * n;
         pv.c = (float *)o->y + (first + t) * width + head * d;
         multiply(&pv, rows);
@@ -386,7 +406,7 @@ static void turn(
             to[c * ld + r] = from[r * from_ld + c];
 }
 
-/* With P the softmax of each row of S = Q K^T / sqrt(d):
+/* With P the softmax of each row of S = Q K^T / sqrt(d), and a bias:
        dV = P^T dY,  dP = dY V^T,  dS = P (dP - the sum of P dP),
        dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d). */
 static void attention_gradient(
@@ -410,6 +430,7 @@ static void attention_gradient(
         float *row = p + t * padded, *drow = dp + t * padded, mean = 0;
         for (int64_t s = 0; s < length; s++)
             row[s] *= scale;
+        add_bias(of, head, t, (range){ 0, length }, row);
         float total = exponentials(row, length);
         for (int64_t s = 0; s < length; s++) {
             row[s] /= total;

@@ -69,10 +69,10 @@ static danaus_status run_attention(gpu_device *d, const nn_attention *o)
             "a head of attention has %" PRId64 " numbers; %" PRId64
             " are possible on this GPU",
             head, most);
-    nn_job job = { .in = { o->q, o->k, o->v },
+    nn_job job = { .in = { o->q, o->k, o->v, o->bias },
                    .out = { o->y },
-                   .size = { 0, o->width, o->heads, o->pitch ? o->pitch : o->width,
-                             o->window },
+                   .size = { o->reach, o->width, o->heads,
+                             o->pitch ? o->pitch : o->width, o->window },
                    .number = { 1 / sqrtf((float)head) } };
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
         int64_t tiles = 0, count = take_sequences(&job, &o->sequences, at);

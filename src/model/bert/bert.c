@@ -59,7 +59,8 @@ static const block_fields distil_fields = { .width = "dim",
                                             .layers = "n_layers",
                                             .heads = "n_heads",
                                             .epsilon = "layer_norm_eps",
-                                            .activation = "activation" };
+                                            .activation = "activation",
+                                            .positions = "max_position_embeddings" };
 
 static const word_names distil_words = {
     (const encoder_prefix[]){ { "distilbert.", "" }, { "", "" } },
@@ -129,7 +130,7 @@ static danaus_status embed(
 
 /* ---- transformers ---- */
 
-static danaus_status configure_blocks(
+danaus_status dn_bert_configure_blocks(
     danaus_model *model, const json_t *config, const block_fields *fields)
 {
     span position = { "absolute", strlen("absolute") };
@@ -147,7 +148,7 @@ static danaus_status configure_blocks(
     return DANAUS_OK;
 }
 
-static danaus_status bind_blocks(
+danaus_status dn_bert_bind_blocks(
     danaus_model *model, binder *b, const word_names *names,
     const transformer_names *blocks)
 {
@@ -165,7 +166,7 @@ const encoder dn_bert_encoder = { .tokens = CHUNK_TOKENS,
 
 static danaus_status configure_bert(danaus_model *model, const json_t *config)
 {
-    return configure_blocks(model, config, NULL);
+    return dn_bert_configure_blocks(model, config, NULL);
 }
 
 static danaus_status bind_bert(danaus_model *model, const json_t *config, binder *b)
@@ -173,7 +174,7 @@ static danaus_status bind_bert(danaus_model *model, const json_t *config, binder
     const bert *m = model->own;
     const char *heads = dn_words_prefix(b, &bert_words);
     (void)config;
-    TRY(bind_blocks(model, b, &bert_words, &bert_blocks));
+    TRY(dn_bert_bind_blocks(model, b, &bert_words, &bert_blocks));
     return open_head(model, b, heads, &bert_head, m->config.blocks.activation);
 }
 
@@ -196,7 +197,7 @@ static danaus_status configure_roberta(danaus_model *model, const json_t *config
 {
     bert *m = model->own;
     int64_t padding = 1;
-    TRY(configure_blocks(model, config, NULL));
+    TRY(dn_bert_configure_blocks(model, config, NULL));
     TRY(dn_json_integer(config, "pad_token_id", &padding));
     if (padding >= m->config.positions - 1)
         return dn_fail(
@@ -213,7 +214,7 @@ static danaus_status bind_roberta(danaus_model *model, const json_t *config, bin
 {
     const char *heads = dn_words_prefix(b, &roberta_words);
     (void)config;
-    TRY(bind_blocks(model, b, &roberta_words, &bert_blocks));
+    TRY(dn_bert_bind_blocks(model, b, &roberta_words, &bert_blocks));
     return open_head(model, b, heads, &roberta_head, DANAUS_GELU);
 }
 
@@ -235,7 +236,7 @@ const arch dn_arch_roberta = {
 
 static danaus_status configure_distil(danaus_model *model, const json_t *config)
 {
-    return configure_blocks(model, config, &distil_fields);
+    return dn_bert_configure_blocks(model, config, &distil_fields);
 }
 
 static danaus_status bind_distil(danaus_model *model, const json_t *config, binder *b)
@@ -243,7 +244,7 @@ static danaus_status bind_distil(danaus_model *model, const json_t *config, bind
     const bert *m = model->own;
     const char *heads = dn_words_prefix(b, &distil_words);
     (void)config;
-    TRY(bind_blocks(model, b, &distil_words, &distil_blocks));
+    TRY(dn_bert_bind_blocks(model, b, &distil_words, &distil_blocks));
     return open_head(model, b, heads, &distil_head, m->config.blocks.activation);
 }
 

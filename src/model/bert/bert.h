@@ -19,6 +19,15 @@ danaus_status dn_bert_configure(
     danaus_model *model, const json_t *config, const block_fields *fields,
     double usual_epsilon);
 
+/* Reads those of a transformer with learned positions. */
+danaus_status dn_bert_configure_blocks(
+    danaus_model *model, const json_t *config, const block_fields *fields);
+
+/* Reads words and blocks. */
+danaus_status dn_bert_bind_blocks(
+    danaus_model *model, binder *b, const word_names *names,
+    const transformer_names *blocks);
+
 /* The head of masked language models, whose names begin with `heads`. names NULL: there is
    none. */
 danaus_status dn_bert_open_head(

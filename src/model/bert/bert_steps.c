@@ -75,7 +75,9 @@ static nn_attention attention_of(const transformer *m, const bert_pass *p)
                            .q = p->q,
                            .k = p->k,
                            .v = p->v,
-                           .y = p->mixed };
+                           .y = p->mixed,
+                           .bias = m->bias,
+                           .reach = m->reach };
 }
 
 static danaus_status run_up(

@@ -4,13 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/bert/bert.h"
 
-#include "base/mem.h"
-#include "base/numbers.h"
 #include "base/status.h"
-#include "device/backend.h"
+#include "model/bert/rotary.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* danaus_model.own */
@@ -64,20 +61,8 @@ static danaus_status read_theta(
     const json_t *config, int kind, const char *field, double *theta)
 {
     const json_t *all = json_object_get(config, "rope_parameters");
-    const json_t *of = json_object_get(all, kinds[kind]);
-    span type = { "default", strlen("default") };
     TRY(dn_json_number(config, field, theta));
-    TRY(dn_json_number(of, "rope_theta", theta));
-    TRY(dn_json_text(of, "rope_type", &type));
-    if (!dn_span_is(type, "default"))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "rope_type \"%.*s\" is not \"default\"",
-            (int)MIN(type.length, 40), type.text);
-    if (!(*theta > 0))
-        return dn_fail(
-            DANAUS_ERR_FORMAT, "the theta of rotary positions is %g, not above 0",
-            *theta);
-    return DANAUS_OK;
+    return dn_rotary_theta(json_object_get(all, kinds[kind]), theta);
 }
 
 static danaus_status read_positions(modern_bert *m, const json_t *config)
@@ -120,7 +105,8 @@ static danaus_status configure(danaus_model *model, const json_t *config)
                                          .layers = "num_hidden_layers",
                                          .heads = "num_attention_heads",
                                          .epsilon = "norm_eps",
-                                         .activation = "hidden_activation" };
+                                         .activation = "hidden_activation",
+                                         .positions = "max_position_embeddings" };
     modern_bert *m = model->own;
     transformer *t = model->blocks;
     const block_sizes *sizes = &m->encoder.config.blocks;
@@ -129,11 +115,7 @@ static danaus_status configure(danaus_model *model, const json_t *config)
     t->before = t->first_reads_h = t->gated = 1;
     t->begin = QKV;
     model->info.heads = t->heads;
-    if (t->width / t->heads % 2)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "a head has %" PRId64 " numbers: rotary positions need an even number",
-            t->width / t->heads);
+    TRY(dn_rotary_check_head(t->width / t->heads));
     TRY(read_biases(m, t, config));
     TRY(read_positions(m, config));
     TRY(check_kinds(config, t->layers));
@@ -142,36 +124,6 @@ static danaus_status configure(danaus_model *model, const json_t *config)
 
 /* ---- weights ---- */
 
-/* Fills rows [positions][size] for heads of `size` numbers, as nn_rotary has them. */
-static void fill_turns(int64_t positions, int64_t size, double theta, float *to)
-{
-    for (int64_t i = 0; i < size / 2; i++) {
-        double rate = pow(theta, -2 * (double)i / (double)size);
-        for (int64_t p = 0; p < positions; p++) {
-            to[p * size + i] = (float)cos((double)p * rate);
-            to[p * size + size / 2 + i] = (float)sin((double)p * rate);
-        }
-    }
-}
-
-static danaus_status make_turns(
-    binder *b, int64_t positions, int64_t size, double theta, const float **turns)
-{
-    size_t bytes = (size_t)(positions * size) * sizeof(float);
-    void *memory;
-    TRY(dn_memory_add(b->copies, (int64_t)bytes, &memory));
-    *turns = memory;
-    if (b->copies->outline)
-        return DANAUS_OK;
-    float *made = dn_alloc(bytes);
-    if (!made)
-        return dn_fail_memory(bytes, "positions");
-    fill_turns(positions, size, theta, made);
-    danaus_status status = danaus_upload(b->device, memory, made, bytes);
-    dn_free(made);
-    return status;
-}
-
 /* Gives each block its window and its positions. */
 static danaus_status place_blocks(danaus_model *model, const json_t *config, binder *b)
 {
@@ -179,7 +131,7 @@ static danaus_status place_blocks(danaus_model *model, const json_t *config, bin
     const transformer *t = model->blocks;
     const float *turns[2];
     for (int kind = 0; kind < 2; kind++)
-        TRY(make_turns(
+        TRY(dn_rotary_make(
             b, model->info.max_length, t->width / t->heads, m->theta[kind],
             &turns[kind]));
     for (int64_t i = 0; i < t->layers; i++) {

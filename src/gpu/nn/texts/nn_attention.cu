@@ -1,8 +1,8 @@
 /* Softmax attention: for each sequence and head
 
-       y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(head)) v[s],
+       y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(head) + bias) v[s],
 
-   with |s - t| < window, unless the window is 0. Heads are slices of `head` numbers of rows. HEAD
+   with |s - t| < window, unless the window is 0; device/nn.h describes the bias. Heads are slices of `head` numbers of rows. HEAD
    is head, rounded up to a multiple of COLUMNS.
 
    A block computes QUERIES rows of y for one head. KEYS rows of k are scored at a time. Earlier
@@ -51,11 +51,19 @@ FN int sees(int64 place, int key, int keys, int64 window)
     return key < keys && (!window || distance < window);
 }
 
+/* The bias of a key that is so far from the query; `near`: that of distance 0, or NULL. */
+FN S bias_at(const GLOBAL S *near, int64 reach, int64 distance)
+{
+    if (!near)
+        return 0;
+    return near[distance < -reach ? -reach : distance > reach ? reach : distance];
+}
+
 /* p[query][key] of ROWS queries and the keys `key` and `key + COLUMNS`; `from` is where the first
    query of all would be in the tile of keys. */
 FN void score(
     const LOCAL S *q, const LOCAL S *k, int query, int key, int keys, int64 from,
-    int64 window, S scale, LOCAL S *p)
+    int64 window, S scale, const GLOBAL S *near, int64 reach, LOCAL S *p)
 {
     S sum[ROWS][2] = { { 0 } };
     ROLL for (int c = 0; c < HEAD; c += 4)
@@ -76,10 +84,12 @@ FN void score(
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         int64 place = from + query + r;
-        p[(query + r) * KEYS + key] =
-            sees(place, key, keys, window) ? sum[r][0] * scale : NONE;
-        p[(query + r) * KEYS + key + COLUMNS] =
-            sees(place, key + COLUMNS, keys, window) ? sum[r][1] * scale : NONE;
+        UNROLL
+        for (int n = 0; n < 2; n++) {
+            int of = key + n * COLUMNS;
+            S v = sum[r][n] * scale + bias_at(near, reach, of - place);
+            p[(query + r) * KEYS + of] = sees(place, of, keys, window) ? v : NONE;
+        }
     }
 }
 
@@ -102,6 +112,10 @@ KERNEL attention(TABLE(job) t)
     const GLOBAL X *values = (const GLOBAL X *)j->in[2];
     int64 width = j->size[1], pitch = j->size[3], window = j->size[4];
     int heads = (int)j->size[2], head = (int)(width / heads);
+    int64 reach = j->size[0];
+    const GLOBAL S *near = (const GLOBAL S *)j->in[3];
+    if (near)
+        near += BLOCK % heads * (2 * reach + 1) + reach;
     int64 tile = BLOCK / heads, s = 0, length = j->offset[1] - j->offset[0];
     ROLL while (tile >= (length + QUERIES - 1) / QUERIES)
     {
@@ -125,7 +139,8 @@ KERNEL attention(TABLE(job) t)
         int keys = length - at < KEYS ? (int)(length - at) : KEYS;
         read_tile(keys_of + from, at, length, pitch, head, k);
         BARRIER();
-        score(q, k, rows, column, keys, first - at, window, j->number[0], p);
+        score(
+            q, k, rows, column, keys, first - at, window, j->number[0], near, reach, p);
         BARRIER();
         read_tile(values + from, at, length, pitch, head, k);
         LOCAL S *mine = p + row * KEYS + quarter * (KEYS / 4);

@@ -80,6 +80,22 @@ score(float scores[KEYS / 8][4], const u32 q[HEAD / 16][4], u32 k, const seen of
             }
 }
 
+/* Adds a bias (device/nn.h) to scores that have not been scaled; `near`: that of distance 0;
+   the first of a lane's two queries would be at `place` in the tile. */
+INLINE void add_bias(
+    float scores[KEYS / 8][4], const float *near, int reach, int place, float scale)
+{
+    float part = 1 / scale;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int distance = 8 * n + threadIdx.x % 4 * 2 + e % 2 - place - e / 2 * 8;
+            distance = distance < -reach ? -reach : min(distance, reach);
+            scores[n][e] += near[distance] * part;
+        }
+}
+
 /* The largest v among the four lanes that share a row. */
 INLINE float largest_of_row(float v)
 {
@@ -173,6 +189,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
     extern __shared__ u8 memory[];
     u32 tiles = shared_address(memory);
     i64 width = j.size[1], pitch = j.size[3], window = j.size[4];
+    i64 reach = j.size[0];
+    const float *near = (const float *)j.in[3];
     i64 s = 0, length = j.offset[1] - j.offset[0];
     int heads = (int)j.size[2], head = (int)(width / heads), lane = threadIdx.x % 32;
     i64 tile = blockIdx.x / heads;
@@ -183,6 +201,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
         length = j.offset[s + 1] - j.offset[s];
     }
     i64 from = j.offset[s] * pitch + blockIdx.x % heads * head;
+    if (near)
+        near += blockIdx.x % heads * (2 * reach + 1) + reach;
     const u16 *queries = (const u16 *)j.in[0] + from;
     const u16 *keys = (const u16 *)j.in[1] + from, *values = (const u16 *)j.in[2] + from;
     i64 first = tile * QUERIES, begin = 0, end = length; /* of keys that are seen */
@@ -219,6 +239,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 2 : 4)
             copy_commit();
         }
         score(weights, q, tiles + now, keys_here);
+        if (near)
+            add_bias(weights, near, (int)reach, (int)place, j.number[0]);
         weigh(&of, weights, j.number[0] * 1.44269504f);
         add_values(&of, weights, tiles + now + TILE);
     }
