@@ -113,6 +113,36 @@ DANAUS_API danaus_status danaus_chain_solve(
 DANAUS_API danaus_status danaus_chain_determinant(
     const danaus_chain *chain, int threads, double *log_modulus, double phase[2]);
 
+/* ---- orthogonal blocks ---- */
+
+#define DANAUS_CAYLEY_MOST 32 /* rows of a block on a GPU; a CPU takes any number */
+
+/* Cayley transforms of blocks r[count][size][size]:
+
+       q = (I - K) (I + K)^-1,  K = (r - r^T) / 2,
+
+   or its transpose, which is that of -K. q is orthogonal whatever r is, so the blocks of a factor
+   stay orthogonal while r is trained (Cayley 1846; BOFT: Liu et al., ICLR 2024, arXiv
+   2311.06243). r and q[count][size][size] are arrays of the device's memory, which do not overlap.
+   dtype is DANAUS_F32 or, on CPUs, DANAUS_F64. Elimination is in f64 and needs no pivots: all of
+   them have a real part of 1 or more. An OpenCL device without f64 eliminates in f32, where errors
+   grow with the square of K's norm.
+
+   Errors: DANAUS_ERR_ARGUMENT, DANAUS_ERR_SHAPE (sizes without a size in bytes),
+   DANAUS_ERR_UNSUPPORTED (types and sizes that the device does not take). No blocks are fine. */
+DANAUS_API danaus_status danaus_cayley(
+    danaus_device *device, danaus_dtype dtype, int64_t count, int64_t size,
+    int transposed, const void *r, void *q);
+
+/* dr of the gradient dq at q, where q is what danaus_cayley() made:
+
+       dr = (M^T - M) / 4,  M = (q + I)^T dq (q + I)^T,   and of -K -dr.
+
+   dr may be dq, and overlaps nothing else. Errors as above. */
+DANAUS_API danaus_status danaus_cayley_gradient(
+    danaus_device *device, danaus_dtype dtype, int64_t count, int64_t size,
+    int transposed, const void *q, const void *dq, void *dr);
+
 #ifdef __cplusplus
 }
 #endif

@@ -393,7 +393,7 @@ def change_config(folder, **changes):
     ("distilbert", {"n_layers": 3}, "transformer.layer.2.attention.q_lin.weight is"),
     ("distilbert", {"dim": ...}, '"dim" is missing'),
     ("bert", {"model_type": "luke"}, '"luke" is not one that danaus runs'),
-    ("mpnet", {"relative_attention_num_buckets": 16}, "buckets is 16, and MPNet uses 32"),
+    ("mpnet", {"relative_attention_num_buckets": 16}, "is 16, and MPNet uses 32"),
     ("mpnet", {"relative_attention_num_buckets": 33}, r"bias.weight is \[32, 3\], not"),
     ("mpnet", {"max_position_embeddings": 2}, "leaves no position: the first is 2"),
     ("mpnet", {"num_attention_heads": 5}, "hidden_size 24 is no multiple of"),

@@ -82,9 +82,9 @@ def runs_danaus(model, *inputs) -> bool:
     return any(name.startswith("danaus.") for name in seen.names)
 
 
-def kernelized(model, mode=INFERENCE):
+def kernelized(model, mode=INFERENCE, device="cpu"):
     """The model, in which all named layers have to be found."""
-    return kernels.kernelize(model, mode=mode, device="cpu", use_fallback=False)
+    return kernels.kernelize(model, mode=mode, device=device, use_fallback=False)
 
 
 # ---- the repository ----
@@ -233,6 +233,18 @@ def test_every_layer_has_the_same_numbers(registered, name):
     (exact * loss).sum().backward()
     for found, needed in zip(plain.parameters(), wide.parameters()):
         torch.testing.assert_close(found.grad, needed.grad, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("name", CASES)
+def test_every_layer_runs_on_a_gpu(registered, name):
+    torch.manual_seed(0)
+    plain = to_plain(EVERY[name]())
+    exact = copy.deepcopy(plain).double()
+    x = shaped(name, torch.randn(2, 12, 8))
+    y = kernelized(plain.cuda(), TRAINING, "cuda")(x.cuda())
+    assert runs_danaus(plain, x.cuda())
+    expect_near(y.cpu(), exact(x.double()), 64, transforms=True)
 
 
 def test_compressed_models(registered):

@@ -21,7 +21,8 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from danaus.peft import BOFTConfig, BOFTModel, replace_boft  # noqa: E402
-from danaus.torch.peft.rotations import cayley, groups_of, rotate  # noqa: E402
+from danaus.torch._cayley import cayley  # noqa: E402
+from danaus.torch.peft.rotations import groups_of, rotate  # noqa: E402
 
 UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 
@@ -90,10 +91,43 @@ def test_rotations_are_the_product_of_their_factors(shape, dtype):
     bound = rotation_bound(r, UNIT[dtype])
     eye = torch.eye(n, dtype=dtype)
     for most in (b, 4 * b, 256):
-        groups = groups_of(cayley(r), most)
+        groups = groups_of(cayley(r, transposed=True), most)
         q, back = rotate(eye, groups), rotate(eye, groups, back=True)
         assert np.linalg.norm(q.double().numpy() - exact, 2) <= bound
         assert np.linalg.norm(back.double().numpy() - exact.T, 2) <= bound
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 5, 8, 16, 32, 33])
+def test_transforms_and_gradients_are_those_of_solving(size, transposed, device):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    r = torch.randn(3, 2, size, size, device=device, requires_grad=True)
+    dq = torch.randn(3, 2, size, size, device=device)
+    exact = r.detach().double().requires_grad_()
+    skew = (exact - exact.mT) / 2
+    eye = torch.eye(size, dtype=torch.float64, device=device)
+    wanted = torch.linalg.solve(eye + skew, eye - skew)
+    wanted = wanted.mT if transposed else wanted
+    q = cayley(r, transposed)
+    # Rounded once; beyond the kernel's sizes PyTorch solves in f32.
+    bound = 2.0**-24 * (1 if size <= 32 else 16 * size)
+    assert (q - wanted).abs().max() <= 2 * bound
+    q.backward(dq)
+    wanted.backward(dq.double())
+    # q is rounded: M has three factors, each with an error of a unit of q's rows.
+    limit = 8 * size * bound * float(torch.linalg.matrix_norm(dq).max())
+    assert (r.grad - exact.grad).abs().max() <= limit
+
+
+def test_transforms_may_be_differentiated_again():
+    r = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    for transposed in (False, True):
+        assert torch.autograd.gradcheck(lambda r: cayley(r, transposed), r)
+        assert torch.autograd.gradgradcheck(lambda r: cayley(r, transposed), r)
+    exact = torch.func.vmap(lambda r: cayley(r, True))(r)
+    torch.testing.assert_close(exact, cayley(r, True))
 
 
 def options(shape, **more) -> dict:

@@ -11,7 +11,7 @@ namespace
 {
 
 const Operator *const tables[] = { ks_operators, conv_operators, hyena_operators,
-                                   same_operators };
+                                   cayley_operators, same_operators };
 
 /* Libraries live as long as the process: freeing one takes its operators away. */
 void register_all()

@@ -159,7 +159,7 @@ struct Operator {
     BoxedKernel *kernel; /* for tensors on the CPU and on CUDA devices */
 };
 extern const Operator ks_operators[], conv_operators[], hyena_operators[],
-    same_operators[];
+    cayley_operators[], same_operators[];
 
 } // namespace danaus_torch
 

@@ -213,6 +213,17 @@ typedef struct nn_activation_gradient {
     float *dx;
 } nn_activation_gradient;
 
+/* Cayley transforms of blocks [count][size][size] (danaus/algebra.h): y of r, or, with dq, the
+   gradient y of q. y may be dq. The sign is that of K. */
+typedef struct nn_cayley {
+    int64_t count, size;
+    int sign;
+    const void *x; /* r, or q */
+    const void *dq;
+    void *y;
+    danaus_dtype dtype;
+} nn_cayley;
+
 /* Sequences have at least one row. Work is enqueued on the device's stream. Gradients may be
    NULL: then the device has none. */
 struct nn_backend {
@@ -233,6 +244,7 @@ struct nn_backend {
     danaus_status (*gate)(danaus_device *dev, const nn_gate *o);
     danaus_status (*score)(danaus_device *dev, const nn_score *o);
     danaus_status (*patches)(danaus_device *dev, const nn_patches *o);
+    danaus_status (*cayley)(danaus_device *dev, const nn_cayley *o);
     danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
     danaus_status (*attention_gradient)(
         danaus_device *dev, const nn_attention_gradient *o);

@@ -31,6 +31,9 @@ static inline int64_t dn_nn_gradient_scratch(int64_t length, int64_t head)
 
 extern const nn_backend dn_cpu_nn;
 
+/* cayley.c */
+danaus_status dn_cpu_cayley(danaus_device *dev, const nn_cayley *o);
+
 struct nn_code {
     void (*norm)(const nn_norm *o, range rows);
     void (*lookup)(const nn_lookup *o, range rows);

@@ -339,6 +339,7 @@ static danaus_status cpu_attention_gradient(
 }
 
 const nn_backend dn_cpu_nn = {
+    .cayley = dn_cpu_cayley,
     .lookup = cpu_lookup,
     .norm = cpu_norm,
     .attention = cpu_attention,

@@ -59,6 +59,8 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_MULTIPLY] = PLAIN("nn_mix.cu", "multiply"),
     [GPU_NN_OUTER] = PLAIN("nn_mix.cu", "outer"),
     [GPU_NN_CONTRACT] = PLAIN("nn_mix.cu", "contract"),
+    [GPU_NN_CAYLEY] = PLAIN("nn_cayley.cu", "cayley"),
+    [GPU_NN_CAYLEY_BACK] = PLAIN("nn_cayley.cu", "cayley_back"),
     [GPU_NN_PICK] = PLAIN("pick.cu", "pick"),
     [GPU_NN_ATTENTION] =
         ROW("nn.attention", 0, "nn_attention.cu", "attention", attention_defines),

@@ -30,6 +30,8 @@ typedef enum gpu_nn_row {
     GPU_NN_MULTIPLY,
     GPU_NN_OUTER,
     GPU_NN_CONTRACT,
+    GPU_NN_CAYLEY,
+    GPU_NN_CAYLEY_BACK,
     GPU_NN_PICK,          /* of all types */
     GPU_NN_ATTENTION,     /* by vector units */
     GPU_NN_ATTENTION_MMA, /* by tensor cores */
@@ -52,7 +54,7 @@ int dn_gpu_attention(
     int64_t *most);
 gpu_launch dn_gpu_attention_launch(const gpu_attention *a, int64_t blocks);
 
-/* Launches of the others, for so many rows, rows that are normalized, numbers, numbers that are
+/* Launches of the others, for so many rows (or blocks), rows that are normalized, numbers, numbers that are
    picked, a matrix that is turned, or columns of sequences that are pooled. */
 gpu_launch dn_gpu_nn_launch(int64_t rows);
 gpu_launch dn_gpu_nn_norms(int64_t rows);

@@ -201,7 +201,13 @@ OPERATION(
     .in = { o->x }, .out = { o->y },
     .size = { numbers_of(o), o->channels, o->size, o->patch })
 
+OPERATION(
+    cayley, nn_cayley, o->dq ? GPU_NN_CAYLEY_BACK : GPU_NN_CAYLEY, DANAUS_F32,
+    dn_gpu_nn_launch(o->count), .in = { o->x, o->dq }, .out = { o->y },
+    .size = { o->count, o->size }, .number = { (float)o->sign })
+
 const nn_backend dn_gpu_nn_backend = {
+    .cayley = cayley,
     .lookup = lookup,
     .norm = norm,
     .attention = attention,

@@ -22,8 +22,9 @@ from peft.utils import (
 )
 from torch import Tensor, nn
 
+from danaus.torch._cayley import cayley
 from danaus.torch.peft._types import new_type
-from danaus.torch.peft.rotations import Group, cayley, groups_of, rotate
+from danaus.torch.peft.rotations import Group, groups_of, rotate
 
 TYPE = new_type("DANAUS_BOFT")
 
@@ -77,16 +78,15 @@ def block_of(features: int, what: str, config: peft.BOFTConfig) -> int:
 
 
 class _Scaled(torch.autograd.Function):
-    """(y - bias) s + bias, which is y + (y - bias) (s - 1), in y's type.
+    """(y - bias) s + bias, which is y + (y - bias) more, in y's type.
 
-    s - 1 is rounded and not s, which is near 1.
+    more is s - 1, rounded to y's type. s itself is not rounded: it is near 1.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(y: Tensor, bias: Tensor | None, s: Tensor) -> Tensor:
-        more = (s - 1).to(y.dtype)
+    def forward(y: Tensor, bias: Tensor | None, s: Tensor, more: Tensor) -> Tensor:
         if bias is None:
             return torch.addcmul(y, y, more)
         return torch.lerp(y, bias.to(y.dtype), -more)
@@ -97,17 +97,24 @@ class _Scaled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        y, bias, s = ctx.saved_tensors
+        y, bias, s, more = ctx.saved_tensors
         dx = db = ds = None
         if ctx.needs_input_grad[0]:
-            dx = torch.addcmul(dy, dy, (s - 1).to(dy.dtype))
+            if torch.is_grad_enabled():  # gradients of dx go through s
+                more = (s - 1).to(dy.dtype)
+            dx = torch.addcmul(dy, dy, more)
         if bias is not None:
             total = dy.sum_to_size(bias.shape)
             db = total * (1 - s)
         if ctx.needs_input_grad[2]:
-            ds = (dy * y).sum_to_size(s.shape)
+            ds = (dy * y).flatten(0, -2).sum(0, dtype=s.dtype)
             ds = ds if bias is None else ds - total * bias
-        return dx, db, ds
+        return dx, db, ds, None
+
+
+def scaled(y: Tensor, bias: Tensor | None, s: Tensor) -> Tensor:
+    """(y - bias) s + bias of y[..., n], for s[n]."""
+    return _Scaled.apply(y, bias, s, (s.detach() - 1).to(y.dtype))
 
 
 class _Layer(nn.Module, BOFTLayer):
@@ -147,8 +154,9 @@ class _Layer(nn.Module, BOFTLayer):
 
     def rotation(self, adapter: str, dropout: bool = True) -> list[Group]:
         """The adapter's rotation, of the current parameters."""
-        factors = cayley(self.boft_R[adapter])
-        return groups_of(self.boft_dropout[adapter](factors) if dropout else factors)
+        # Dropout puts the identity in place of blocks, transposed ones as well.
+        blocks = cayley(self.boft_R[adapter], transposed=True)
+        return groups_of(self.boft_dropout[adapter](blocks) if dropout else blocks)
 
     def active(self) -> list[str]:
         """Adapters in use that this layer has."""
@@ -227,7 +235,7 @@ class Linear(_Layer):
         for name in reversed(names):
             x = rotate(x, self.rotation(name))
         y = self.base_layer(x, *args, **kwargs)
-        return _Scaled.apply(y, self.base_layer.bias, self.scale(names))
+        return scaled(y, self.base_layer.bias, self.scale(names))
 
 
 class Conv2d(_Layer):

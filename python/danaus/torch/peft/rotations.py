@@ -17,7 +17,7 @@ Schoelkopf, Parameter-Efficient Orthogonal Finetuning via Butterfly Factorizatio
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,52 +36,16 @@ class Group(NamedTuple):
     half: int  # b / 2, or b where there is one factor
 
 
-class _Inverse(torch.autograd.Function):
-    """2 (I + K)^-1 of the skew part K of each block: PyTorch's own has twice the calls.
-
-    I + K has an inverse whatever K is, so nothing is checked, for which a GPU would
-    have to be waited for.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(r: Tensor, eye: Tensor) -> Tensor:
-        sum_ = torch.add(eye, r - r.mT, alpha=0.5)
-        return torch.linalg.solve_ex(sum_, (2 * eye).expand_as(r)).result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor, None]:
-        (twice,) = ctx.saved_tensors
-        with torch.autocast(d.device.type, enabled=False):
-            g = twice.mT @ d @ twice.mT
-        return (g.mT - g) / 4, None
-
-
-def cayley(r: Tensor) -> Tensor:
-    """(I - K) (I + K)^-1 of the skew part K of each block, in f32 or f64.
-
-    It is 2 (I + K)^-1 - I.
-    """
-    r = r.to(torch.promote_types(r.dtype, torch.float32))
-    eye = torch.eye(r.shape[-1], dtype=r.dtype, device=r.device)
-    return _Inverse.apply(r, eye) - eye
-
-
-def groups_of(factors: Tensor, most: int = MOST) -> list[Group]:
-    """The groups of a rotation, from blocks [m, n / b, b, b] of its factors."""
-    m, _, b, _ = factors.shape
+def groups_of(transposed: Tensor, most: int = MOST) -> list[Group]:
+    """The groups of a rotation, from its factors' transposed blocks [m, n / b, b, b]."""
+    m, _, b, _ = transposed.shape
+    if m == 1:
+        return [Group(transposed.squeeze(0), 1, b)]
     together = max(1, (most // b).bit_length())
     count = -(-m // together)
     ends = [m * i // count for i in range(count + 1)]
-    half = b // 2 if m > 1 else b
-    transposed = factors.mT
     return [
-        _multiplied(transposed[i:j], 1 << i, half) for i, j in zip(ends, ends[1:])
+        _multiplied(transposed[i:j], 1 << i, b // 2) for i, j in zip(ends, ends[1:])
     ]
 
 
