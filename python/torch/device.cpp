@@ -14,9 +14,11 @@ namespace danaus_torch
 namespace
 {
 
-/* Contexts of threads that have ended. */
-std::mutex mutex;
-std::vector<std::unique_ptr<Context>> idle;
+/* Contexts of threads that have ended. Both stay until the process is gone: PyTorch's threads of
+   gradients end after the destructors of this library's objects. */
+std::mutex &mutex = *new std::mutex;
+std::vector<std::unique_ptr<Context>> &idle =
+    *new std::vector<std::unique_ptr<Context>>;
 
 /* A child that was forked has none of the threads and GPUs that contexts know. */
 unsigned generation;

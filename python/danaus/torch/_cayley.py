@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,20 +37,21 @@ class _Cayley(torch.autograd.Function):
     """The library's transform, in one launch."""
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, transposed: bool) -> Tensor:
-        q = _CAYLEY(r, transposed)
-        ctx.transposed = transposed
+    def forward(ctx: Any, r: Tensor, transposed: bool, shape: Sequence[int]) -> Tensor:
+        q = _CAYLEY(r, transposed).view(shape)
+        ctx.transposed, ctx.shape = transposed, r.shape
         ctx.save_for_backward(q)
         return q
 
     @staticmethod
-    def backward(ctx: Any, dq: Tensor) -> tuple[Tensor, None]:
-        (q,) = ctx.saved_tensors
+    def backward(ctx: Any, dq: Tensor) -> tuple[Tensor, None, None]:
+        q = ctx.saved_tensors[0].view(ctx.shape)
+        dq = dq.reshape(ctx.shape)
         if not torch.is_grad_enabled():
-            return _BACKWARD(q, dq, ctx.transposed), None
+            return _BACKWARD(q, dq, ctx.transposed), None, None
         eye = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
         dr = _gradient(q + eye, dq)
-        return -dr if ctx.transposed else dr, None
+        return -dr if ctx.transposed else dr, None, None
 
 
 class _Inverse(torch.autograd.Function):
@@ -84,15 +86,18 @@ def _is_taken(r: Tensor) -> bool:
     return r.is_cpu
 
 
-def cayley(r: Tensor, transposed: bool = False) -> Tensor:
+def cayley(
+    r: Tensor, transposed: bool = False, shape: Sequence[int] | None = None
+) -> Tensor:
     """(I - K) (I + K)^-1 for the skew part K of each block of r[..., b, b], or its
-    transpose, in f32 or f64.
+    transpose, in f32 or f64, and in the shape of r or another one.
 
     `danaus_cayley()` makes it where it can. Elsewhere it is 2 (I + K)^-1 - I.
     """
+    shape = r.shape if shape is None else shape
     if r.dtype not in (torch.float32, torch.float64):
         r = r.to(torch.float32)
     if _is_taken(r):
-        return _Cayley.apply(r, transposed)
+        return _Cayley.apply(r, transposed, shape)
     eye = torch.eye(r.shape[-1], dtype=r.dtype, device=r.device)
-    return _Inverse.apply(r.mT if transposed else r, eye) - eye
+    return (_Inverse.apply(r.mT if transposed else r, eye) - eye).view(shape)

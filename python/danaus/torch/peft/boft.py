@@ -22,7 +22,7 @@ from peft.utils import (
 )
 from torch import Tensor, nn
 
-from danaus.torch._cayley import cayley
+from danaus.torch._ops import in_transform
 from danaus.torch.peft._types import new_type
 from danaus.torch.peft.rotations import Group, groups_of, rotate
 
@@ -78,22 +78,19 @@ def block_of(features: int, what: str, config: peft.BOFTConfig) -> int:
 
 
 class _Scaled(torch.autograd.Function):
-    """(y - bias) s + bias, which is y + (y - bias) more, in y's type.
+    """(y - bias) s + bias, which is y + (y - bias) (s - 1), in y's type, for s of n
+    numbers.
 
-    more is s - 1, rounded to y's type. s itself is not rounded: it is near 1.
+    s - 1 is rounded and not s, which is near 1.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(y: Tensor, bias: Tensor | None, s: Tensor, more: Tensor) -> Tensor:
+    def forward(ctx: Any, y: Tensor, bias: Tensor | None, s: Tensor) -> Tensor:
+        more = (s - 1).to(y.dtype).flatten()
+        ctx.save_for_backward(y, bias, s, more)
         if bias is None:
             return torch.addcmul(y, y, more)
         return torch.lerp(y, bias.to(y.dtype), -more)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
@@ -101,20 +98,25 @@ class _Scaled(torch.autograd.Function):
         dx = db = ds = None
         if ctx.needs_input_grad[0]:
             if torch.is_grad_enabled():  # gradients of dx go through s
-                more = (s - 1).to(dy.dtype)
+                more = (s - 1).to(dy.dtype).flatten()
             dx = torch.addcmul(dy, dy, more)
         if bias is not None:
             total = dy.sum_to_size(bias.shape)
-            db = total * (1 - s)
+            db = total * (1 - s.flatten())
         if ctx.needs_input_grad[2]:
-            ds = (dy * y).flatten(0, -2).sum(0, dtype=s.dtype)
-            ds = ds if bias is None else ds - total * bias
-        return dx, db, ds, None
+            each = dy * y
+            each = each if each.dim() == 2 else each.flatten(0, -2)
+            ds = each.sum(0, dtype=s.dtype)
+            ds = (ds if bias is None else ds - total * bias).view(s.shape)
+        return dx, db, ds
 
 
-def scaled(y: Tensor, bias: Tensor | None, s: Tensor) -> Tensor:
-    """(y - bias) s + bias of y[..., n], for s[n]."""
-    return _Scaled.apply(y, bias, s, (s.detach() - 1).to(y.dtype))
+def _scaled(y: Tensor, bias: Tensor | None, s: Tensor) -> Tensor:
+    """The same, also within torch.func."""
+    if not in_transform():
+        return _Scaled.apply(y, bias, s)
+    more = (s - 1).to(y.dtype).flatten()
+    return torch.addcmul(y, y if bias is None else y - bias.to(y.dtype), more)
 
 
 class _Layer(nn.Module, BOFTLayer):
@@ -154,20 +156,19 @@ class _Layer(nn.Module, BOFTLayer):
 
     def rotation(self, adapter: str, dropout: bool = True) -> list[Group]:
         """The adapter's rotation, of the current parameters."""
-        # Dropout puts the identity in place of blocks, transposed ones as well.
-        blocks = cayley(self.boft_R[adapter], transposed=True)
-        return groups_of(self.boft_dropout[adapter](blocks) if dropout else blocks)
+        drop = self.boft_dropout[adapter] if dropout else None
+        return groups_of(self.boft_R[adapter], drop)
 
     def active(self) -> list[str]:
         """Adapters in use that this layer has."""
         return [name for name in self.active_adapters if name in self.boft_R]
 
     def scale(self, names: list[str]) -> Tensor:
-        """The factors of outputs [out_features]."""
+        """The factors of outputs, in the shape of boft_s."""
         found = self.boft_s[names[0]]
         for name in names[1:]:
             found = found * self.boft_s[name]
-        return found.flatten()
+        return found
 
     def get_delta_weight(self, adapter: str) -> tuple[Tensor, Tensor]:
         """Q and the factors of outputs as a column, as PEFT's layers return them."""
@@ -235,7 +236,7 @@ class Linear(_Layer):
         for name in reversed(names):
             x = rotate(x, self.rotation(name))
         y = self.base_layer(x, *args, **kwargs)
-        return scaled(y, self.base_layer.bias, self.scale(names))
+        return _scaled(y, self.base_layer.bias, self.scale(names))
 
 
 class Conv2d(_Layer):
@@ -258,7 +259,7 @@ class Conv2d(_Layer):
         rows = weight.flatten(1)
         for name in names:
             rows = rotate(rows, self.rotation(name), back=True)
-        rows = (rows * self.scale(names).unsqueeze(1)).view(weight.shape)
+        rows = (rows * self.scale(names).view(-1, 1)).view(weight.shape)
         rows = rows.to(weight.dtype)
         bias = self._cast_input_dtype(base.bias, rows.dtype)
         return base._conv_forward(self._cast_input_dtype(x, rows.dtype), rows, bias)

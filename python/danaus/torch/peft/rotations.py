@@ -17,11 +17,13 @@ Schoelkopf, Parameter-Efficient Orthogonal Finetuning via Butterfly Factorizatio
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from danaus.torch._cayley import cayley
 from danaus.torch.functional import ks_linear
 
 MOST = 256  # numbers of a block that is multiplied out
@@ -31,22 +33,29 @@ _BMM = 64  # from this size on PyTorch is faster on a CPU, in f32 and f64
 class Group(NamedTuple):
     """Neighbours F_i ... F_(i+k-1), multiplied out."""
 
-    blocks: Tensor  # [n / size, size, size], transposed: y = block x
+    blocks: Tensor  # [n / size, size, size, 1], transposed: y = block x
     lanes: int  # 2^i
     half: int  # b / 2, or b where there is one factor
 
 
-def groups_of(transposed: Tensor, most: int = MOST) -> list[Group]:
-    """The groups of a rotation, from its factors' transposed blocks [m, n / b, b, b]."""
-    m, _, b, _ = transposed.shape
-    if m == 1:
-        return [Group(transposed.squeeze(0), 1, b)]
+def groups_of(
+    r: Tensor, dropout: Callable[[Tensor], Tensor] | None = None, most: int = MOST
+) -> list[Group]:
+    """The groups of a rotation, from parameters [m, n / b, b, b] of its factors.
+
+    dropout puts the identity in place of some blocks, which are transposed ones here.
+    """
+    m, count, b, _ = r.shape
+    drops = not (dropout is None or isinstance(dropout, nn.Identity))
+    if m == 1 and not drops:
+        return [Group(cayley(r, transposed=True, shape=(count, b, b, 1)), 1, b)]
+    factors = cayley(r, transposed=True)
+    factors = dropout(factors) if drops else factors
     together = max(1, (most // b).bit_length())
     count = -(-m // together)
     ends = [m * i // count for i in range(count + 1)]
-    return [
-        _multiplied(transposed[i:j], 1 << i, b // 2) for i, j in zip(ends, ends[1:])
-    ]
+    half = b // 2 if m > 1 else b
+    return [_multiplied(factors[i:j], 1 << i, half) for i, j in zip(ends, ends[1:])]
 
 
 def _multiplied(factors: Tensor, lanes: int, half: int) -> Group:
@@ -59,17 +68,17 @@ def _multiplied(factors: Tensor, lanes: int, half: int) -> Group:
         right = factor.reshape(-1, size // half, lanes, 2, half, 2, half)
         made = torch.einsum("aglxpt,aplgthu->algxhpu", left, right)
         made = made.reshape(-1, lanes, 2 * size, 2 * size)
-    return Group(made.flatten(0, 1), lanes, half)
+    return Group(made.flatten(0, 1).unsqueeze(-1), lanes, half)
 
 
 def rotate(x: Tensor, groups: list[Group], back: bool = False) -> Tensor:
     """x Q, or x Q^T with `back`, of x[..., n]."""
     for blocks, lanes, half in groups if back else reversed(groups):
-        blocks = blocks.mT if back else blocks
+        blocks = blocks.transpose(1, 2) if back else blocks
         if lanes == 1:
             x = _product(x, blocks)
             continue
-        inside = blocks.shape[-1] // half
+        inside = blocks.shape[1] // half
         x = _product(_exchanged(x, inside, lanes, half), blocks)
         x = _exchanged(x, lanes, inside, half)
     return x
@@ -82,8 +91,9 @@ def _exchanged(x: Tensor, p: int, q: int, half: int) -> Tensor:
 
 def _product(x: Tensor, blocks: Tensor) -> Tensor:
     """Block-diagonal blocks times x[..., n]."""
-    size, wide = blocks.shape[-1], x.dtype in (torch.float32, torch.float64)
+    size, wide = blocks.shape[1], x.dtype in (torch.float32, torch.float64)
     if x.device.type != "cuda" and (not x.is_cpu or wide and size >= _BMM):
         x = x.unflatten(-1, (-1, size))
-        return torch.einsum("...ds,des->...de", x, blocks.to(x.dtype)).flatten(-2)
-    return ks_linear(x, [blocks.unsqueeze(-1)])
+        square = blocks.squeeze(-1).to(x.dtype)
+        return torch.einsum("...ds,des->...de", x, square).flatten(-2)
+    return ks_linear(x, [blocks])
