@@ -203,6 +203,26 @@ DANAUS_API danaus_status danaus_ks_weights_update(
 DANAUS_API danaus_status danaus_ks_weights_update_from(
     danaus_ks_weights *weights, danaus_device *device, danaus_dtype dtype,
     const void *const *w, const void *bias);
+
+/* Numbers for danaus_ks_weights_update_many(): arguments of danaus_ks_weights_update_from().
+   memory: for weights that were created unbound, the block that they are bound to first, without
+   a bias unless there is one here; NULL: weights stay where they are. */
+typedef struct danaus_ks_update {
+    danaus_ks_weights *weights;
+    void *memory;
+    const void *const *w; /* one array [a][b][c][d] a factor; entries may be NULL */
+    const void *bias;
+    danaus_dtype dtype;
+    void *reserved[4];
+} danaus_ks_update;
+
+/* All of these updates, in order, as danaus_ks_weights_update_from() makes each of them: those of
+   all layers of a network after a step of training, for example. On a GPU, updates of plans of one
+   type that follow each other share launches: each packs what about four layers of two factors
+   have. One weights object may be in several updates with a block for each; it stays bound to
+   the last. If an update is not valid, the call fails and nothing changes. */
+DANAUS_API danaus_status danaus_ks_weights_update_many(
+    danaus_device *device, int count, const danaus_ks_update *updates);
 DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
 
 /* Packed weights in the caller's memory: device memory of danaus_ks_weights_bytes() bytes,

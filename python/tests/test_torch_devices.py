@@ -141,6 +141,9 @@ def operators():
     yield "ks_linear_backward", x, x, weights, *question, *wanted
     yield "_ks_linear_backward", x, x, weights, *question, *wanted
     yield "_ks_linear_return", x, x, train, *question, *wanted, False
+    yield "_ks_linear_packed", x, train, True, *question
+    asked = [len(weights), 1, 4, 0, 0, 0, *layer._sizes]
+    yield "_ks_pack_training", [train], [*weights, bias], torch.float32, asked
     yield "ks_pack", *numbers, *question, True
     yield "ks_pack_into", packed, *numbers, *question, True
     yield "ks_apply", x, packed, True, 3, *question, x

@@ -112,7 +112,7 @@ def test_gradients_of_first_and_second_order(rng, device, dtype, last):
         return ops.ks_linear(x, list(weights), bias, *case.question)
 
     def by_function(x, bias, *weights):
-        return _ops.Linear.apply(x, bias, case.question, *weights)
+        return _ops.Linear.apply(x, bias, (case.question, None), *weights)
 
     for function in by_operator, by_function:
         operands = case.differentiable()
@@ -130,7 +130,7 @@ def test_a_training_step_packs_once(rng, device, dtype, monkeypatch):
     monkeypatch.setattr(_ops, "_BACKWARD", None)  # which packs again
     monkeypatch.setattr(_ops, "_LINEAR", None)
     x, bias, *weights = case.differentiable()
-    y = _ops.Linear.apply(x, bias, case.question, *weights)
+    y = _ops.Linear.apply(x, bias, (case.question, None), *weights)
     case.close(y)
     y.backward(dy, retain_graph=True)
     for found, expected in zip([x, bias, *weights], [dx, db, *dw]):

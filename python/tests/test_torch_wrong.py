@@ -119,6 +119,8 @@ def test_the_operators(x, w, bias, p, activation, last, many):
         lambda: ops.ks_linear_backward(x, x, w, *q, True, True, True),
         lambda: ops._ks_linear_train(x, w, bias, *q),
         lambda: ops._ks_linear_return(x, x, x, *q, True, True, True, many),
+        lambda: ops._ks_linear_packed(x, x, many, *q),
+        lambda: ops._ks_pack_training([x], w, torch.float32, p),
         lambda: ops.ks_pack(w, bias, x.dtype, 3, *q),
         lambda: ops.ks_pack_into(x, w, bias, torch.float32, 3, *q),
         lambda: ops.ks_pack(w, bias, x.dtype, 3, *q, many),

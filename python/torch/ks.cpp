@@ -49,19 +49,25 @@ danaus_activation activation_of(const std::string &name)
     fail("activation has to be none, relu, gelu, silu or gelu_tanh, not " + name);
 }
 
-/* Takes the arguments QUESTION. Batch-invariant plans are those of fresh weights in every call:
-   products with packed weights, and with weights that are packed for them, have the same
-   bits. */
+/* Batch-invariant plans are those of fresh weights in every call: products with packed weights,
+   and with weights that are packed for them, have the same bits. */
+void set_options(Question &q, bool batch_last, bool tf32, bool batch_invariant)
+{
+    q.desc.layout = batch_last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    q.desc.math = tf32 ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
+    q.desc.batch_invariant = q.desc.fresh_weights = batch_invariant;
+    q.desc.bias = 1; /* as most layers have: what is packed must not hang on it */
+}
+
+/* Takes the arguments QUESTION. */
 Question take_question(Arguments &arguments)
 {
     Question q = {};
     std::vector<int64_t> sizes = arguments.integers();
     std::string activation = arguments.string();
-    q.desc.layout = arguments.boolean() ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
-    q.desc.math = arguments.boolean() ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
-    q.desc.batch_invariant = q.desc.fresh_weights = arguments.boolean();
+    bool batch_last = arguments.boolean(), tf32 = arguments.boolean();
+    set_options(q, batch_last, tf32, arguments.boolean());
     q.desc.activation = activation_of(activation);
-    q.desc.bias = 1; /* as most layers have: what is packed must not hang on it */
     if (sizes.size() % 4)
         fail("patterns are four numbers a factor: a, b, c, d");
     for (size_t i = 0; i < sizes.size(); i += 4)
@@ -343,6 +349,93 @@ void linear_backward(StableValue *stack, uint64_t, uint64_t)
     go_back(stack, scope, plan, q, want, &numbers, std::move(dy), std::move(x));
 }
 
+/* ---- weights that were packed for training before ---- */
+
+void check_packed(const Plan &plan, const Tensor &packed)
+{
+    if (packed.dtype() != shim.aoti_torch_dtype_uint8() || packed.dim() != 1 ||
+        !packed.is_contiguous() || packed.numel() != static_cast<int64_t>(plan.bytes))
+        fail(
+            "packed weights are " + std::to_string(plan.bytes) +
+            " bytes here, not what was given: they were packed for other arguments or "
+            "another machine");
+}
+
+/* With what _ks_linear_train, or _ks_pack_training after it, packed for such an input. */
+void linear_packed(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor x = arguments.tensor(), packed = arguments.tensor();
+    bool has_bias = arguments.boolean();
+    Question q = take_fresh(arguments, x, true);
+    Scope scope(arguments.place());
+    Plan &plan = plan_of(scope, q);
+    check_packed(plan, packed);
+    bind(plan, packed, has_bias);
+    push(stack, execute(scope, plan, q, std::move(x)));
+}
+
+/* What is asked of one of many, read from a list of numbers: how many factors there are,
+   whether there is a bias, the batch, batch_last, tf32, batch_invariant, and the patterns. */
+struct Asked {
+    Question question = {};
+    bool has_bias;
+
+    Asked(const std::vector<int64_t> &list, size_t &at)
+    {
+        const size_t facts = 6;
+        if (list.size() - at < facts || list[at] < 1 ||
+            static_cast<uint64_t>(list[at]) > (list.size() - at - facts) / 4)
+            fail("what is asked of packed weights is not a whole list");
+        const int64_t *n = &list[at], *sizes = n + facts;
+        at += facts + 4 * static_cast<size_t>(n[0]);
+        has_bias = n[1] != 0;
+        set_options(question, n[3] != 0, n[4] != 0, n[5] != 0);
+        question.desc.fresh_weights = question.desc.gradients = 1;
+        for (int64_t l = 0; l < n[0]; l++, sizes += 4)
+            question.patterns.push_back({ sizes[0], sizes[1], sizes[2], sizes[3] });
+        plan_for(question, n[2]);
+    }
+};
+
+/* Packs all of them into memory that was packed for training before, with one call. */
+void pack_training(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    std::vector<Tensor> packed = arguments.tensors(), given = arguments.tensors();
+    danaus_dtype type = type_of(static_cast<int32_t>(arguments.integer()));
+    std::vector<int64_t> list = arguments.integers();
+    Scope scope(arguments.place());
+    std::vector<std::unique_ptr<Numbers>> numbers;
+    std::vector<danaus_ks_update> updates;
+    size_t at = 0, next = 0;
+    for (Tensor &to : packed) {
+        Asked asked(list, at);
+        asked.question.desc.dtype = type;
+        size_t factors = asked.question.patterns.size();
+        if (given.size() - next < factors + asked.has_bias)
+            fail("there are fewer weights than what is asked names");
+        std::vector<Tensor> weights;
+        for (size_t l = 0; l < factors; l++)
+            weights.push_back(std::move(given[next++]));
+        Tensor bias = asked.has_bias ? std::move(given[next++]) : Tensor();
+        numbers.emplace_back(
+            new Numbers(std::move(weights), std::move(bias), asked.question));
+        const Numbers &n = *numbers.back();
+        Plan &plan = plan_of(scope, asked.question);
+        check_packed(plan, to);
+        danaus_ks_update update = {};
+        update.weights = plan.weights;
+        update.memory = to.data();
+        update.w = n.pointers.data();
+        update.bias = n.bias ? n.bias.data() : nullptr;
+        update.dtype = n.type;
+        updates.push_back(update);
+    }
+    check(danaus_ks_weights_update_many(
+        scope.device(), static_cast<int>(updates.size()), updates.data()));
+}
+
 /* ---- its two halves ---- */
 
 /* With a weights object of its own: that of the plan has one room for products of merged
@@ -359,16 +452,6 @@ void pack_alone(
             n.bias ? n.bias.data() : nullptr);
     danaus_ks_weights_destroy(weights);
     check(status);
-}
-
-void check_packed(const Plan &plan, const Tensor &packed)
-{
-    if (packed.dtype() != shim.aoti_torch_dtype_uint8() || packed.dim() != 1 ||
-        !packed.is_contiguous() || packed.numel() != static_cast<int64_t>(plan.bytes))
-        fail(
-            "packed weights are " + std::to_string(plan.bytes) +
-            " bytes here, not what was given: they were packed for other arguments or "
-            "another machine");
 }
 
 /* With what _ks_linear_train packed for these arguments. */
@@ -500,6 +583,13 @@ void describe(StableValue *stack, uint64_t, uint64_t)
     "_ks_linear_return(Tensor dy, Tensor x, Tensor packed, " QUESTION WANTED           \
     ", bool rounded)" GRADIENTS
 
+#define PACKED                                                                         \
+    "_ks_linear_packed(Tensor x, Tensor packed, bool has_bias, " QUESTION ") -> "      \
+    "Tensor"
+#define PACK_TRAINING                                                                  \
+    "_ks_pack_training(Tensor(a!)[] packed, Tensor[] numbers, ScalarType dtype, "      \
+    "int[] asked) -> ()"
+
 /* Names that begin with _ are for what is below gradients (_ops.py). */
 const Operator ks_operators[] = {
     { LINEAR, "ks_linear", linear },
@@ -508,6 +598,8 @@ const Operator ks_operators[] = {
     { "_" BACKWARD, "_ks_linear_backward", linear_backward },
     { TRAIN, "_ks_linear_train", linear_train },
     { RETURN, "_ks_linear_return", linear_return },
+    { PACKED, "_ks_linear_packed", linear_packed },
+    { PACK_TRAINING, "_ks_pack_training", pack_training },
     { "ks_pack(" NUMBERS QUESTION RESIDUAL ") -> Tensor", "ks_pack", pack_new },
     { "ks_pack_into(Tensor(a!) packed, " NUMBERS QUESTION RESIDUAL ") -> ()",
       "ks_pack_into", pack_into },

@@ -88,11 +88,23 @@ static danaus_status multiply_out(
     return DANAUS_OK;
 }
 
-/* Jobs that are done together. */
+/* So many jobs are given to the device at once, at least those of one object. */
+#define MOST_TOGETHER (4 * DN_MOST_FORMS)
+
+/* Jobs of plans of one type that wait. */
 typedef struct job_list {
+    danaus_dtype type;
     int count;
-    pack_job job[DN_MOST_FORMS + 2];
+    pack_job job[MOST_TOGETHER];
 } job_list;
+
+static danaus_status pack_jobs(danaus_device *device, job_list *jobs)
+{
+    int count = jobs->count;
+    jobs->count = 0;
+    return count ? device->backend->pack->pack(device, jobs->type, jobs->job, count)
+                 : DANAUS_OK;
+}
 
 /* Packs a merged form at once: there is room for one product only. */
 static danaus_status pack_merged(
@@ -136,18 +148,35 @@ static void add_bias(
                                            .to = w->memory + at };
 }
 
-danaus_status dn_gather_weights(
-    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n)
+/* The jobs of one object. */
+static danaus_status add_weights(
+    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n,
+    job_list *jobs)
 {
     const danaus_ks_plan *plan = w->plan;
     danaus_dtype type = plan->desc.dtype;
+    if (jobs->type != type || jobs->count + plan->forms + 2 > MOST_TOGETHER)
+        TRY(pack_jobs(device, jobs));
+    jobs->type = type;
+    for (int i = 0; i < plan->forms; i++)
+        TRY(add_form(w, device, n, i, jobs));
+    if (n->bias)
+        add_bias(w, n, dn_sum_type(type), plan->bias_at, jobs);
+    if (n->bias && dn_rounds_bias(plan))
+        add_bias(w, n, type, plan->rounded_bias_at, jobs);
+    return DANAUS_OK;
+}
+
+danaus_status dn_gather_weights(
+    danaus_device *device, int count, const danaus_ks_update *updates)
+{
     job_list jobs;
     jobs.count = 0;
-    for (int i = 0; i < plan->forms; i++)
-        TRY(add_form(w, device, n, i, &jobs));
-    if (n->bias)
-        add_bias(w, n, dn_sum_type(type), plan->bias_at, &jobs);
-    if (n->bias && dn_rounds_bias(plan))
-        add_bias(w, n, type, plan->rounded_bias_at, &jobs);
-    return device->backend->pack->pack(device, type, jobs.job, jobs.count);
+    jobs.type = count ? updates->weights->plan->desc.dtype : DANAUS_F32;
+    for (int i = 0; i < count; i++) {
+        chain_numbers n = dn_update_numbers(&updates[i]);
+        dn_bind_update(&updates[i]);
+        TRY(add_weights(updates[i].weights, device, &n, &jobs));
+    }
+    return pack_jobs(device, &jobs);
 }

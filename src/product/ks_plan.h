@@ -95,10 +95,14 @@ struct danaus_ks_weights {
     void *products[2]; /* of merged factors, while one is made of another */
 };
 
+/* What an update that was checked brings, and binding to its memory. */
+chain_numbers dn_update_numbers(const danaus_ks_update *u);
+void dn_bind_update(const danaus_ks_update *u);
+
 /* Packing numbers that lie in the memory of a device that is not the host. */
 danaus_status dn_ready_weights(danaus_ks_weights *w);
 danaus_status dn_gather_weights(
-    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n);
+    danaus_device *device, int count, const danaus_ks_update *updates);
 void dn_release_weights(danaus_ks_weights *w);
 
 /* Fails unless these weights have memory. */

@@ -129,11 +129,8 @@ danaus_status danaus_ks_weights_bytes(const danaus_ks_plan *plan, size_t *bytes)
     return DANAUS_OK;
 }
 
-danaus_status danaus_ks_weights_bind(
-    danaus_ks_weights *weights, void *memory, int has_bias)
+static danaus_status check_memory(const danaus_ks_weights *weights, const void *memory)
 {
-    if (!weights || !memory)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "weights and memory are needed");
     if (weights->own)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "these weights have memory of their own: make them by "
@@ -143,6 +140,15 @@ danaus_status danaus_ks_weights_bind(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "memory of packed weights is aligned to %d bytes",
             align);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_ks_weights_bind(
+    danaus_ks_weights *weights, void *memory, int has_bias)
+{
+    if (!weights || !memory)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "weights and memory are needed");
+    TRY(check_memory(weights, memory));
     bind(weights, memory);
     weights->has_bias = has_bias != 0;
     return DANAUS_OK;
@@ -344,21 +350,63 @@ static danaus_status check_given(const danaus_ks_weights *w, const chain_numbers
     return DANAUS_OK;
 }
 
+chain_numbers dn_update_numbers(const danaus_ks_update *u)
+{
+    static const void *const none[DANAUS_MAX_FACTORS];
+    return (chain_numbers){ u->weights->plan->patterns, u->dtype, u->w ? u->w : none,
+                            u->bias };
+}
+
+void dn_bind_update(const danaus_ks_update *u)
+{
+    if (u->memory) {
+        bind(u->weights, u->memory);
+        u->weights->has_bias = 0;
+    }
+    u->weights->has_bias |= u->bias != NULL;
+}
+
+/* Prepares what packing needs, and changes nothing. */
+static danaus_status check_update(
+    const danaus_device *device, const danaus_ks_update *u)
+{
+    if (!u->weights)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "weights are needed");
+    TRY(dn_check_place(device, u->weights->plan->device));
+    TRY(u->memory ? check_memory(u->weights, u->memory) : dn_check_bound(u->weights));
+    TRY(check_type(u->weights->plan, u->dtype));
+    chain_numbers n = dn_update_numbers(u);
+    TRY(check_given(u->weights, &n));
+    return dn_ready_weights(u->weights);
+}
+
+static danaus_status pack_update(danaus_device *device, const danaus_ks_update *u)
+{
+    chain_numbers n = dn_update_numbers(u);
+    dn_bind_update(u);
+    return pack_forms(u->weights, device, &n);
+}
+
+danaus_status danaus_ks_weights_update_many(
+    danaus_device *device, int count, const danaus_ks_update *updates)
+{
+    if (!device || count < 0 || (count && !updates))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and updates are needed");
+    for (int i = 0; i < count; i++)
+        TRY(check_update(device, &updates[i]));
+    if (device->backend->pack)
+        return dn_gather_weights(device, count, updates);
+    for (int i = 0; i < count; i++)
+        TRY(pack_update(device, &updates[i]));
+    return DANAUS_OK;
+}
+
 danaus_status danaus_ks_weights_update_from(
     danaus_ks_weights *weights, danaus_device *device, danaus_dtype dtype,
     const void *const *w, const void *bias)
 {
-    static const void *const none[DANAUS_MAX_FACTORS];
-    if (!weights || !device)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "weights and a device are needed");
-    TRY(dn_check_place(device, weights->plan->device));
-    TRY(dn_check_bound(weights));
-    TRY(check_type(weights->plan, dtype));
-    chain_numbers n = { weights->plan->patterns, dtype, w ? w : none, bias };
-    TRY(check_given(weights, &n));
-    TRY(dn_ready_weights(weights));
-    TRY(device->backend->pack ? dn_gather_weights(weights, device, &n)
-                              : pack_forms(weights, device, &n));
-    weights->has_bias |= bias != NULL;
-    return DANAUS_OK;
+    danaus_ks_update update = {
+        .weights = weights, .w = w, .bias = bias, .dtype = dtype
+    };
+    return danaus_ks_weights_update_many(device, 1, &update);
 }

@@ -324,6 +324,42 @@ static void updates_launch_kernels_and_do_nothing_else(void **state)
     }
 }
 
+#define LAYERS        72
+#define JOBS_A_LAUNCH 23 /* of ks_pack.cu */
+
+/* Two factors and their adjoints, and the bias in f32 and f16. */
+#define JOBS_A_LAYER 6
+
+/* All layers of a network in training. */
+static void layers_share_launches(void **state)
+{
+    danaus_ks_weights *weights[LAYERS] = { NULL };
+    danaus_ks_update updates[LAYERS];
+    scene s = scene_make(*state, "1,64,16,2 2,16,64,1");
+    s.desc.keep_factors = s.desc.gradients = s.desc.fresh_weights = 1;
+    danaus_ks_plan_destroy(s.plan);
+    assert_ok(danaus_ks_plan_create(*state, s.c.p, s.c.count, &s.desc, &s.plan));
+    for (int i = 0; i < LAYERS; i++) {
+        assert_ok(danaus_ks_weights_create(s.plan, *state, NULL, &weights[i]));
+        updates[i] = (danaus_ks_update){ .weights = weights[i],
+                                         .w = (const void *const *)s.w,
+                                         .bias = s.bias,
+                                         .dtype = DANAUS_F32 };
+    }
+    *control = (emulator_control){ 0 };
+    assert_ok(danaus_ks_weights_update_many(*state, 1, updates));
+    assert_int_equal(control->launches, 1);
+    control->launches = 0;
+    assert_ok(danaus_ks_weights_update_many(*state, LAYERS, updates));
+    long most = (LAYERS * JOBS_A_LAYER + JOBS_A_LAUNCH - 1) / JOBS_A_LAUNCH;
+    assert_in_range(control->launches, 1, most);
+    for (int i = 0; i < LAYERS; i++) {
+        expect_product(&s, weights[i]);
+        danaus_ks_weights_destroy(weights[i]);
+    }
+    scene_free(&s);
+}
+
 /* The driver as a caller uses it. */
 typedef struct driver {
     int (*retain)(void **context, int device);
@@ -488,6 +524,7 @@ int main(void)
         cmocka_unit_test(more_weights_than_maps_count_are_refused),
         cmocka_unit_test_prestate(numbers_are_rounded_as_on_the_host, device),
         cmocka_unit_test_prestate(updates_launch_kernels_and_do_nothing_else, device),
+        cmocka_unit_test_prestate(layers_share_launches, device),
         cmocka_unit_test_prestate(graphs_pack_the_numbers_that_are_there, device),
         cmocka_unit_test_prestate(the_first_update_is_not_captured, device),
         cmocka_unit_test_prestate(equal_layers_share_their_maps, device),

@@ -384,6 +384,158 @@ static void plans_that_are_described_alike_pack_alike(void **state)
     assert_true(alike > 0);
 }
 
+/* ---- many updates in one call ---- */
+
+#define MOST_SCENES 5
+#define MOST_BLOCKS                                                                    \
+    3 /* of a scene's weights: all in memory of the caller's, or in their own */
+
+/* A scene, and chains beside it for the same plan. */
+typedef struct crowd {
+    scene of[MOST_BLOCKS];
+    int count;
+    danaus_ks_weights *weights, *expected[MOST_BLOCKS];
+    lent memory[MOST_BLOCKS];
+} crowd;
+
+static crowd crowd_make(danaus_device *device, rng *r)
+{
+    danaus_dtype given, wanted;
+    do {
+        given = test_dtypes[rng_int(r, 0, TEST_DTYPES - 1)];
+        wanted = test_dtypes[rng_int(r, 0, TEST_DTYPES - 1)];
+    } while (precision_of(given).complex != precision_of(wanted).complex);
+    crowd c = { .count = (int)rng_int(r, 1, MOST_BLOCKS) };
+    c.of[0] = scene_random(device, r, given, wanted);
+    int own = c.count == 1 && rng_next(r) % 2;
+    if (own)
+        assert_ok(danaus_ks_weights_create(c.of[0].plan, device, NULL, &c.weights));
+    else
+        assert_ok(danaus_ks_weights_create_unbound(c.of[0].plan, device, &c.weights));
+    for (int i = 0; i < c.count; i++) {
+        if (i)
+            c.of[i] = scene_beside(&c.of[0], r);
+        if (!own)
+            c.memory[i] = lend(&c.of[0]);
+        assert_ok(danaus_ks_weights_create(
+            c.of[0].plan, device, c.of[i].c.chain, &c.expected[i]));
+    }
+    return c;
+}
+
+static danaus_ks_update update_of(const crowd *c, int block)
+{
+    const scene *s = &c->of[block];
+    return (danaus_ks_update){ .weights = c->weights,
+                               .memory = c->memory[block].packed,
+                               .w = (const void *const *)s->w,
+                               .bias = s->bias,
+                               .dtype = s->c.dtype };
+}
+
+static void crowd_check(const crowd *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        if (c->memory[i].packed)
+            assert_ok(danaus_ks_weights_bind(
+                c->weights, c->memory[i].packed, c->of[i].bias != NULL));
+        expect_same(&c->of[i], c->weights, c->expected[i], "of many:");
+    }
+}
+
+static void crowd_free(crowd *c)
+{
+    danaus_ks_weights_destroy(c->weights);
+    for (int i = c->count - 1; i >= 0; i--) {
+        danaus_ks_weights_destroy(c->expected[i]);
+        if (c->memory[i].packed)
+            return_lent(&c->of[0], &c->memory[i]);
+        for (int l = 0; i && l < c->of[i].c.count; l++)
+            from_device(c->of[i].device, &c->of[i].c.w[l], c->of[i].w[l]);
+        if (i) {
+            from_device(c->of[i].device, &c->of[i].c.bias, c->of[i].bias);
+            chain_free(&c->of[i].c);
+        }
+    }
+    scene_free(&c->of[0]);
+}
+
+/* Blocks of the caller's memory are as they were: 0xa5. */
+static void expect_untouched(const crowd *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        const lent *l = &c->memory[i];
+        if (!l->packed)
+            continue;
+        assert_ok(danaus_device_sync(c->of[0].device));
+        assert_ok(danaus_download(c->of[0].device, l->filling, l->memory, l->bytes));
+        for (size_t n = 0; n < l->bytes; n++)
+            assert_int_equal(l->filling[n], 0xa5);
+    }
+}
+
+static void many_updates_are_what_each_is(void **state)
+{
+    for (int round = 0; round < rounds_of(60); round++) {
+        rng r = { (uint64_t)round };
+        danaus_ks_update updates[MOST_SCENES * MOST_BLOCKS];
+        crowd crowds[MOST_SCENES];
+        int scenes = (int)rng_int(&r, 0, MOST_SCENES), count = 0;
+        for (int n = 0; n < scenes; n++) {
+            crowds[n] = crowd_make(*state, &r);
+            for (int i = 0; i < crowds[n].count; i++)
+                updates[count++] = update_of(&crowds[n], i);
+        }
+        if (count) { /* the last is wrong */
+            danaus_dtype dtype = updates[count - 1].dtype;
+            updates[count - 1].dtype = (danaus_dtype)77;
+            assert_status(
+                danaus_ks_weights_update_many(*state, count, updates),
+                DANAUS_ERR_ARGUMENT);
+            updates[count - 1].dtype = dtype;
+        }
+        for (int n = 0; n < scenes; n++)
+            expect_untouched(&crowds[n]);
+        assert_ok(danaus_ks_weights_update_many(*state, count, updates));
+        for (int n = 0; n < scenes; n++) {
+            crowd_check(&crowds[n]);
+            crowd_free(&crowds[n]);
+        }
+    }
+}
+
+static void wrong_updates_are_refused(void **state)
+{
+    rng r = { 11 };
+    danaus_pattern p = { 2, 3, 4, 5 };
+    scene s = scene_make(*state, &r, &p, 1, DANAUS_F32, DANAUS_F32);
+    danaus_ks_weights *light = NULL, *own = NULL;
+    lent memory = lend(&s);
+    assert_ok(danaus_ks_weights_create_unbound(s.plan, *state, &light));
+    assert_ok(danaus_ks_weights_create(s.plan, *state, NULL, &own));
+    danaus_ks_update good = { .weights = light,
+                              .memory = memory.packed,
+                              .w = (const void *const *)s.w,
+                              .dtype = DANAUS_F32 };
+    danaus_ks_update wrong[4] = { good, good, good, good };
+    wrong[0].weights = NULL;
+    wrong[1].weights = own; /* which has memory */
+    wrong[2].memory = NULL;
+    wrong[3].memory = (char *)memory.packed + 32;
+    for (int i = 0; i < 4; i++)
+        assert_status(
+            danaus_ks_weights_update_many(*state, 1, &wrong[i]), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_weights_update_many(NULL, 1, &good), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update_many(*state, -1, &good), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_weights_update_many(*state, 1, NULL), DANAUS_ERR_ARGUMENT);
+    assert_ok(danaus_ks_weights_update_many(*state, 0, NULL));
+    danaus_ks_weights_destroy(light);
+    danaus_ks_weights_destroy(own);
+    return_lent(&s, &memory);
+    scene_free(&s);
+}
+
 static void weights_without_memory_are_refused(void **state)
 {
     rng r = { 9 };
@@ -460,6 +612,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(without_a_chain_weights_are_zero, device),
         cmocka_unit_test_prestate(one_object_serves_any_number_of_memories, device),
         cmocka_unit_test_prestate(plans_that_are_described_alike_pack_alike, device),
+        cmocka_unit_test_prestate(many_updates_are_what_each_is, device),
+        cmocka_unit_test_prestate(wrong_updates_are_refused, device),
         cmocka_unit_test_prestate(weights_without_memory_are_refused, device),
         cmocka_unit_test_prestate(wrong_numbers_are_refused, device),
     };

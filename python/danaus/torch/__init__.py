@@ -23,6 +23,7 @@ from danaus.torch.monarch_conv import MonarchConv
 from danaus.torch.monarch_linear import MonarchLinear
 from danaus.torch.monarch_mixer import MonarchMixerLayer
 from danaus.torch.multivariate_conv import MultivariateConv
+from danaus.torch.packing import pack_after
 from danaus.torch.plain import to_plain
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed
@@ -35,6 +36,7 @@ __all__ = [
     "functional",
     "BlockDiagonalLinear", "GatedMLP", "HyenaFilter", "M2Mixer", "MonarchMixerLayer",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
+    "pack_after",
     "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "LongConv2d",
     "ShortConv",
     "ChebyshevConv", "MonarchConv", "MultivariateConv",

@@ -65,6 +65,11 @@ def _packed_product(x, packed, has_bias, batch, patterns, *rest, **options) -> i
     return _product(x, None, None, patterns)
 
 
+@_counts("_ks_linear_packed")
+def _trained_product(x, packed, has_bias, patterns, *rest, **options) -> int:
+    return _product(x, None, None, patterns)
+
+
 @_counts("ks_linear_backward", "_ks_linear_backward")
 def _product_backward(dy, x, weights, patterns, *rest, out_shape=None, **options):
     want_x, want_weights = rest[4:6]

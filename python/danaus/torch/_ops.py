@@ -16,6 +16,7 @@ import torch
 from torch.autograd import forward_ad
 
 import danaus._library
+from danaus.torch import _ks_vmap
 
 _OLDEST = (2, 10)
 
@@ -43,6 +44,7 @@ ops = torch.ops.danaus
 # Calling an overload itself is faster than finding it at each call.
 _LINEAR, _BACKWARD = ops._ks_linear.default, ops._ks_linear_backward.default
 _TRAIN, _RETURN = ops._ks_linear_train.default, ops._ks_linear_return.default
+_PACKED = ops._ks_linear_packed.default
 
 Gradients = tuple  # of x, of each weight, of the bias; None where not wanted
 
@@ -139,6 +141,17 @@ def _(dy, x, packed, patterns, *question_wanted):
     return dx, [w.to(dtype) for w in dw], db.to(dtype)
 
 
+@torch.library.register_fake("danaus::_ks_linear_packed")
+def _(x, packed, has_bias, patterns, activation, batch_last, *options):
+    check_one_device(x, packed)
+    return x.new_empty(_product_shape(x, patterns, batch_last))
+
+
+@torch.library.register_fake("danaus::_ks_pack_training")
+def _(packed, numbers, dtype, asked):
+    check_one_device(packed, numbers)
+
+
 @torch.library.register_fake("danaus::ks_apply")
 def _(
     x,
@@ -217,7 +230,7 @@ def linear(x, weights, bias, question):
         return ops.ks_linear(x, weights, bias, *question)
     if in_transform():
         return TransformedLinear.apply(x, bias, _Leaf(question), *weights)
-    return Linear.apply(x, bias, question, *weights)
+    return Linear.apply(x, bias, (question, None), *weights)
 
 
 def _backward(dy, x, weights, question, wanted, packed=None):
@@ -287,11 +300,19 @@ def _second_gradients(dy, x, weights, question, wanted, gx, gw, gb) -> Gradients
 
 
 class Linear(torch.autograd.Function):
-    """W x + bias for (x, bias, question, *weights); weights are packed once."""
+    """W x + bias for (x, bias, (question, pack), *weights). Weights are packed once, or
+    not at all if a pack (_packed.py) is given that holds them."""
 
     @staticmethod
-    def forward(ctx, x, bias, question, *weights):
-        y, packed = _TRAIN(x, weights, bias, *question)
+    def forward(ctx, x, bias, asked, *weights):
+        question, pack = asked
+        packed = pack and pack.find(weights, bias)
+        if packed is not None:
+            y = _PACKED(x, packed, bias is not None, *question)
+        else:
+            y, packed = _TRAIN(x, weights, bias, *question)
+            if pack is not None:
+                pack.take(packed, weights, bias)
         ctx.question = question
         ctx.save_for_backward(packed, x, *weights)
         return y
@@ -445,51 +466,4 @@ torch.library.register_autograd(
     setup_context=_save_backward,
 )
 
-
-# ---- torch.func.vmap: one call for each sample, or one for all that share weights ----
-
-
-def _sample(argument, dim, n: int):
-    if isinstance(argument, (list, tuple)):
-        return [_sample(a, d, n) for a, d in zip(argument, dim)]
-    return argument if dim is None else argument.select(dim, n)
-
-
-def _stack(results):
-    """Results of all samples as one, with a first dimension of samples."""
-    if isinstance(results[0], torch.Tensor):
-        return torch.stack(results)
-    return type(results[0])(_stack(parts) for parts in zip(*results))
-
-
-def _flat_dims(dims) -> list:
-    return [
-        d for dim in dims for d in (dim if isinstance(dim, (list, tuple)) else [dim])
-    ]
-
-
-def _vmap_of(operator, shares_weights: bool):
-    def rule(info, in_dims, *arguments):
-        batch_last = arguments[5]
-        if shares_weights and not any(d is not None for d in _flat_dims(in_dims[1:])):
-            # More rows of x; those of batch_last are behind its features.
-            place = 1 if batch_last else 0
-            x = arguments[0].movedim(in_dims[0], place)
-            return operator(x, *arguments[1:]), place
-        results = [
-            operator(*(_sample(a, d, n) for a, d in zip(arguments, in_dims)))
-            for n in range(info.batch_size)
-        ]
-        return _stack(results), 0 if shares_weights else (0, [0] * len(arguments[2]), 0)
-
-    return rule
-
-
-for _name in "ks_linear", "_ks_linear":
-    torch.library.register_vmap(
-        f"danaus::{_name}", _vmap_of(getattr(ops, _name), shares_weights=True)
-    )
-for _name in "ks_linear_backward", "_ks_linear_backward":
-    torch.library.register_vmap(
-        f"danaus::{_name}", _vmap_of(getattr(ops, _name), shares_weights=False)
-    )
+_ks_vmap.register(ops)

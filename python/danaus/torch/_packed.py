@@ -159,6 +159,94 @@ def wait(made: Tensor) -> None:
         torch.cuda.current_stream(made.device).synchronize()
 
 
+class Pack:
+    """A layer's weights and bias, packed for passes with gradients of one question."""
+
+    def __init__(self, dtype: torch.dtype, asked: list[int]):
+        self.dtype, self.asked = dtype, asked
+        # What was packed, its numbers, how PyTorch tells their changes: one tuple, for
+        # threads.
+        self.held: tuple = None, (), []
+
+    def find(self, weights: list[Tensor], bias: Tensor | None) -> Tensor | None:
+        """What was packed of these numbers, if PyTorch tells no changes since."""
+        packed, numbers, marks = self.held
+        if _are_same(numbers, weights, bias) and marks == _marks(numbers):
+            return packed
+        return None
+
+    def take(self, packed: Tensor, weights: list[Tensor], bias: Tensor | None) -> None:
+        """Keeps what a pass has packed, except in the memory of a graph."""
+        if not (packed.is_cuda and torch.cuda.is_current_stream_capturing()):
+            numbers = *weights, bias
+            self.held = packed, numbers, _marks(numbers)
+
+    def forget(self) -> None:
+        self.held = None, (), []
+
+
+def _are_same(kept: tuple, weights: list[Tensor], bias: Tensor | None) -> bool:
+    """True if these very tensors are kept."""
+    if len(kept) != len(weights) + 1 or kept[-1] is not bias:
+        return False
+    for mine, given in zip(kept, weights):  # all() takes longer
+        if mine is not given:
+            return False
+    return True
+
+
+def _marks(numbers: tuple) -> list:
+    return [None if x is None else (x._version, x.data_ptr()) for x in numbers]
+
+
+class Trained:
+    """What a layer's passes with gradients read, packed after each step."""
+
+    def __init__(self) -> None:
+        self.packs: dict[tuple, Pack] = {}
+
+    def pack_for(self, x: Tensor, question: tuple) -> Pack | None:
+        """That of such inputs; None if there are no rows."""
+        patterns, _, *options = question
+        a, _, c, d = patterns[-4:]
+        rows = x.numel() // (a * c * d)
+        if rows == 0:
+            return None
+        batch = 1 << (rows - 1).bit_length()
+        key = x.dtype, x.device, batch, *options
+        found = self.packs.get(key)
+        if found is None:
+            asked = [batch, *map(int, options), *patterns]
+            found = self.packs.setdefault(key, Pack(x.dtype, asked))
+        return found
+
+
+def pack_trained(layers: list[tuple[Trained, list[Tensor], Tensor | None]]) -> None:
+    """Packs for all passes of layers, with their factors and bias, in one call for each
+    type. Passes whose weights were other tensors pack for themselves next time."""
+    together: dict[tuple, list[Pack]] = {}
+    for trained, weights, bias in layers:
+        for pack in trained.packs.values():
+            packed, numbers, _ = pack.held
+            if packed is None or not _are_same(numbers, weights, bias):
+                pack.forget()
+            else:
+                together.setdefault((pack.dtype, packed.device), []).append(pack)
+    for (dtype, _), packs in together.items():
+        memory, tensors, asked = [], [], []
+        for pack in packs:
+            packed, numbers, _ = pack.held
+            given = [x for x in numbers if x is not None]
+            memory.append(packed)
+            tensors += given
+            asked += len(numbers) - 1, len(given) == len(numbers), *pack.asked
+        with torch.no_grad():
+            ops._ks_pack_training(memory, tensors, dtype, asked)
+        for pack in packs:
+            packed, numbers, _ = pack.held
+            pack.held = packed, numbers, _marks(numbers)
+
+
 class Packed:
     """A layer's weights, packed on a CPU for some batch sizes.
 
@@ -177,6 +265,14 @@ class Packed:
         # A count of changes and the numbers after the latest: one tuple, for threads.
         self.known: tuple[int, list[Tensor]] = 0, []
         self.lock = threading.Lock()
+        self.trained: Trained | None = None
+
+    def anew(self) -> Packed:
+        """For the same layer, with nothing packed."""
+        made = Packed()
+        if self.trained is not None:
+            made.trained = Trained()
+        return made
 
     def apply(
         self, x: Tensor, weights: list[Tensor], bias: Tensor | None, question: tuple

@@ -209,7 +209,8 @@ def product(
             v = product(x, weights, bias, (patterns, "none", *options), kept)
             return ACTIVATIONS[activation](v)
         if kept is not None:  # what linear() would choose
-            return Linear.apply(x, bias, question, *weights)
+            pack = kept.trained and kept.trained.pack_for(x, question)
+            return Linear.apply(x, bias, (question, pack), *weights)
         return linear(x, weights, bias, question)
     if kept is not None and x.is_cpu and weights[0].is_cpu:
         return kept.apply(x, weights, bias, question)

@@ -255,14 +255,14 @@ class KSLinear(LinearLike, Freezable):
         return self
 
     def _forget(self) -> None:
-        self.packed, self._frozen, self._packed = None, None, Packed()
+        self.packed, self._frozen, self._packed = None, None, self._packed.anew()
 
     def _renew(self) -> None:
         frozen = self._frozen
         if frozen is not None and not self.weights[0].is_meta:
             self.freeze(frozen.batch, frozen.asked, residual=frozen.residual)
         elif frozen is None:
-            self._packed = Packed()
+            self._packed = self._packed.anew()
 
     def describe(self, x: Tensor) -> str:
         """The steps that run for such an input without gradients, a line for each."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from danaus.torch._conv_functions import fail
 from danaus.torch.models.blocks import Blocks
+from danaus.torch.packing import pack_after
 from danaus.torch.training import checkpoints
 from danaus.torch.training.log import Log
 from danaus.torch.training.optimizer import make_optimizer, rate_at
@@ -59,6 +60,7 @@ class Training:
             if isinstance(module, Blocks):
                 module.gradient_checkpointing = settings.recompute
         self.optimizer = make_optimizer(model, settings, self.device)
+        pack_after(self.optimizer, model)
         self.step, self.seconds = 0, 0.0
         self.pending: list[float] = []  # losses since the last row of the log
         self.running: list[Tensor] = []  # losses and lengths of gradients, not checked
