@@ -46,3 +46,16 @@ def test_the_benchmark_of_training_steps_runs(device: str, tmp_path):
         assert min(float(r["seconds"]), float(r["torch_seconds"])) > 0
         # Both round rows to bf16 at the same places; the loss is a mean of f32.
         assert float(r["error"]) < 2**-8
+
+
+def test_the_benchmark_of_packing_together_runs(device: str, tmp_path):
+    records = bench_records(
+        "torch_steps.py", tmp_path, "--device", device, "--rounds", "1"
+    )
+    ways = 1 if device == "cpu" else 2
+    kinds = [r["kind"] for r in records]
+    assert (kinds.count("network"), kinds.count("layer")) == (ways, 3 * ways)
+    for r in records:
+        assert float(r["packed_ratio"]) * float(r["dense_ns"]) == pytest.approx(
+            float(r["packed_ns"])
+        )
