@@ -197,6 +197,24 @@ def test_removing(device, monkeypatch):
     assert (calls.train, calls.packed) == (6, 0)
 
 
+def test_two_optimizers_of_one_model(device):
+    plain = network(device)
+    packed = copy.deepcopy(plain)
+    halves = [(net[:2].parameters(), net[2:].parameters()) for net in (plain, packed)]
+    optimizers = [[torch.optim.SGD(half, 0.1) for half in both] for both in halves]
+    packings = [pack_after(optimizer, packed) for optimizer in optimizers[1]]
+    x = inputs(device)
+    for n in range(STEPS):
+        if n == STEPS - 2:
+            packings[0].remove()
+        losses = []
+        for net, both in zip((plain, packed), optimizers):
+            losses.append(step(net, both[0], x))
+            both[1].step()
+            both[1].zero_grad()
+        assert torch.equal(*losses)
+
+
 def test_a_model_is_not_kept(device):
     net = network(device)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1, device=device))], 0.1)

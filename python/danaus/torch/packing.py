@@ -19,7 +19,7 @@ class Packing:
         found = (m for m in model.modules() if isinstance(m, KSLinear))
         self._layers = [weakref.ref(layer) for layer in found]
         for layer in self.layers():
-            layer._packed.trained = Trained()
+            layer._packed.trained = layer._packed.trained or Trained()
         self._handle = optimizer.register_step_post_hook(lambda *_: self.pack())
 
     def layers(self) -> list[KSLinear]:
@@ -30,7 +30,7 @@ class Packing:
     def pack(self) -> None:
         """Packs now: for weights that something else than the optimizer has changed by
         `.data`, or by another way that PyTorch does not count."""
-        layers = self.layers()
+        layers = [x for x in self.layers() if x._packed.trained is not None]
         pack_trained([(x._packed.trained, x.factors(), x.bias) for x in layers])
 
     def remove(self) -> None:
