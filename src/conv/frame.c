@@ -40,6 +40,17 @@ static axis_reach reach_along(int64_t size, int64_t taps, int64_t centre, int pe
 /* True if memory is not simply rows: planes, and rows whose filters have a centre. */
 static int has_plane(const conv_problem *p) { return p->height || p->centre[1]; }
 
+/* Rows of planes for tensor cores begin at multiples of this, where those in memory do: eight
+   numbers are then read at once. */
+#define PLANE_UNIT 8
+
+static int64_t in_units(const conv_problem *p, int64_t numbers)
+{
+    int fast = p->accuracy == DANAUS_CONV_FAST && p->height > 1;
+    return fast && p->length % PLANE_UNIT == 0 ? ROUND_UP(numbers, PLANE_UNIT)
+                                               : numbers;
+}
+
 /* The frame of flat rows. Rows of a plane share the zeros between them, as none meets more than
    one neighbour. */
 static void lay_plane(const conv_problem *p, conv_frame *f)
@@ -57,8 +68,8 @@ static void lay_plane(const conv_problem *p, conv_frame *f)
     l->first_across = x.first;
     l->tap_rows = y.before + y.after + 1;
     l->tap_columns = x.before + x.after + 1;
-    l->halo = f->periodic && l->height > 1 ? x.before : 0;
-    l->pitch = l->width + (f->periodic ? l->halo : MAX(x.before, x.after));
+    l->halo = f->periodic && l->height > 1 ? in_units(p, x.before) : 0;
+    l->pitch = l->width + (f->periodic ? l->halo : in_units(p, MAX(x.before, x.after)));
     if (f->periodic)
         l->here = l->down % l->height * l->pitch + l->across % l->width;
     f->length = l->height * l->pitch - (f->periodic ? 0 : l->pitch - l->width);

@@ -64,6 +64,7 @@ typedef struct conv_case {
     int box;  /* what a sparse spectrum keeps; 0: it is whole */
     int few;  /* taps of z, of which x, its factor and y's are groups 2, 1, 0; or 0 */
     int cluster; /* blocks that hold a window of 16 rows; or 0 */
+    int plane;   /* whose sizes these are, `length` by `taps` across; 0: of rows */
 } conv_case;
 
 /* log2 of axes, and how many are kept of each. */
@@ -75,104 +76,132 @@ static const struct {
     { { 1, 2, 3, 3 }, { 1, 2, 5, 2 } },
 };
 
+/* Rows of planes and of filters, and centres. */
+static const struct {
+    int height, taps, down, across;
+} shapes[] = {
+    { 0, 0, 0, 0 },    { 11, 5, 0, 0 },  { 20, 20, 0, 0 }, { 19, 7, 3, 3 },
+    { 19, 7, 3, 4 },   { 17, 4, 1, 2 },  { 10, 3, 1, 4 },  { 23, 30, 0, 0 },
+    { 40, 3, 1, 1 },   { 16, 16, 0, 0 }, { 16, 3, 0, 0 },  { 12, 5, 2, 2 },
+    { 40, 9, 4, 8 },   { 50, 50, 0, 0 }, { 20, 20, 0, 0 }, { 30, 5, 2, 4 },
+    { 40, 40, 20, 1 },
+};
+
 static const conv_case cases[] = {
-    { DANAUS_F16, 1, 256, 0, 0, DANAUS_CAUSAL, 256, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1e-4F, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 3, 768, 1, 0, DANAUS_CAUSAL, 767, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 4, 1024, 0, 1, DANAUS_CAUSAL, 1001, 1e30F, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 5, 1280, 1, 1, DANAUS_CAUSAL, 1280, 1e-30F, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 512, 0, 0, DANAUS_CIRCULAR, 512, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CIRCULAR, 512, 300, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 600, 0, 0, DANAUS_BIDIRECTIONAL, 512, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 1, 40, 1, 0, DANAUS_CIRCULAR, 1301, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 2, 30, 0, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 9, 2304, 0, 0, DANAUS_CAUSAL, 2304, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 400, 0, 0, DANAUS_CAUSAL, 512, 1, 113, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 512, 1, 1, DANAUS_BIDIRECTIONAL, 511, 1, 300, 0, 0, 0, 0 },
-    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CAUSAL, 1300, 1, 1001, 0, 0, 0, 0 },
-    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 759, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 30, 1, 1, DANAUS_CAUSAL, 4001, 1e-4F, 0, 1, 0, 0, 0 },
-    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 2, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 7001, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F32, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 8001, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 1, 0, DANAUS_BIDIRECTIONAL, 4096, 1, 3001, 1, 0, 0, 0 },
-    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 1, 0, 0 },
-    { DANAUS_BF16, 2, 40, 1, 1, DANAUS_BIDIRECTIONAL, 1500, 1, 0, 1, 2, 0, 0 },
-    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1, 0, 0, 0, 3, 0 },
-    { DANAUS_F16, 1, 40, 0, 1, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 5, 0 },
-    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 0, 0, 0, 1, 0 },
-    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 4, 0 },
-    { DANAUS_F16, 1, 300, 0, 1, DANAUS_CAUSAL, 512, 1, 0, 0, 0, 3, 0 },
-    { DANAUS_F32, 1, 40, 0, 1, DANAUS_CAUSAL, 504, 1, 0, 0, 0, 5, 0 },
-    { DANAUS_F16, 2, 30, 1, 1, DANAUS_CAUSAL, 8001, 1e-4F, 0, 1, 0, 0, 1 },
-    { DANAUS_F32, 3, 30, 0, 0, DANAUS_CAUSAL, 12288, 1, 5000, 1, 0, 0, 1 },
-    { DANAUS_BF16, 2, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 1, 0, 0, 2 },
-    { DANAUS_F16, 2, 20, 1, 0, DANAUS_BIDIRECTIONAL, 17001, 1, 0, 1, 0, 0, 2 },
-    { DANAUS_F32, 1, 20, 0, 1, DANAUS_CAUSAL, 4096, 1, 0, 1, 0, 3, 2 },
-    { DANAUS_BF16, 6, 60, 1, 1, DANAUS_CAUSAL, 24000, 1, 0, 1, 0, 3, 1 },
-    { DANAUS_F16, 1, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 1, 1, 0, 1 },
+    { DANAUS_F16, 1, 256, 0, 0, DANAUS_CAUSAL, 256, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1e-4F, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 3, 768, 1, 0, DANAUS_CAUSAL, 767, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 4, 1024, 0, 1, DANAUS_CAUSAL, 1001, 1e30F, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 5, 1280, 1, 1, DANAUS_CAUSAL, 1280, 1e-30F, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 512, 0, 0, DANAUS_CIRCULAR, 512, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CIRCULAR, 512, 300, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 600, 0, 0, DANAUS_BIDIRECTIONAL, 512, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 40, 1, 0, DANAUS_CIRCULAR, 1301, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 2, 30, 0, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 9, 2304, 0, 0, DANAUS_CAUSAL, 2304, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 400, 0, 0, DANAUS_CAUSAL, 512, 1, 113, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_BIDIRECTIONAL, 511, 1, 300, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CAUSAL, 1300, 1, 1001, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 759, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 30, 1, 1, DANAUS_CAUSAL, 4001, 1e-4F, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 2, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 7001, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F32, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 8001, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 1, 0, DANAUS_BIDIRECTIONAL, 4096, 1, 3001, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 1, 0, 0, 0 },
+    { DANAUS_BF16, 2, 40, 1, 1, DANAUS_BIDIRECTIONAL, 1500, 1, 0, 1, 2, 0, 0, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1, 0, 0, 0, 3, 0, 0 },
+    { DANAUS_F16, 1, 40, 0, 1, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 5, 0, 0 },
+    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 0, 0, 0, 1, 0, 0 },
+    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 4, 0, 0 },
+    { DANAUS_F16, 1, 300, 0, 1, DANAUS_CAUSAL, 512, 1, 0, 0, 0, 3, 0, 0 },
+    { DANAUS_F32, 1, 40, 0, 1, DANAUS_CAUSAL, 504, 1, 0, 0, 0, 5, 0, 0 },
+    { DANAUS_F16, 2, 30, 1, 1, DANAUS_CAUSAL, 8001, 1e-4F, 0, 1, 0, 0, 1, 0 },
+    { DANAUS_F32, 3, 30, 0, 0, DANAUS_CAUSAL, 12288, 1, 5000, 1, 0, 0, 1, 0 },
+    { DANAUS_BF16, 2, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 1, 0, 0, 2, 0 },
+    { DANAUS_F16, 2, 20, 1, 0, DANAUS_BIDIRECTIONAL, 17001, 1, 0, 1, 0, 0, 2, 0 },
+    { DANAUS_F32, 1, 20, 0, 1, DANAUS_CAUSAL, 4096, 1, 0, 1, 0, 3, 2, 0 },
+    { DANAUS_BF16, 6, 60, 1, 1, DANAUS_CAUSAL, 24000, 1, 0, 1, 0, 3, 1, 0 },
+    { DANAUS_F16, 1, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 1, 1, 0, 1, 0 },
     /* Whole rows, and points, that come ahead. */
-    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 8192, 1, 0, 2, 0, 0, 0 },
-    { DANAUS_F16, 2, 20, 0, 0, DANAUS_CAUSAL, 16384, 1, 0, 2, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 8, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 4096, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_BF16, 1, 20, 1, 0, DANAUS_CIRCULAR, 16384, 1e30F, 0, 4, 0, 0, 0 },
-    { DANAUS_BF16, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 4000, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F16, 9, 20, 1, 0, DANAUS_CAUSAL, 36864, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F16, 3, 20, 0, 1, DANAUS_CAUSAL, 12288, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F16, 9, 20, 0, 0, DANAUS_CIRCULAR, 73728, 1, 0, 2, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 65536, 1, 0, 16, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 69632, 1, 0, 17, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 8192, 1, 0, 2, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 20, 0, 0, DANAUS_CAUSAL, 16384, 1, 0, 2, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 8, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 4096, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 20, 1, 0, DANAUS_CIRCULAR, 16384, 1e30F, 0, 4, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 4000, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 9, 20, 1, 0, DANAUS_CAUSAL, 36864, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 3, 20, 0, 1, DANAUS_CAUSAL, 12288, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 9, 20, 0, 0, DANAUS_CIRCULAR, 73728, 1, 0, 2, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 65536, 1, 0, 16, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 69632, 1, 0, 17, 0, 0, 0, 0 },
     /* Rows that begin anywhere, number by number of cases where segments do or not. */
-    { DANAUS_F16, 4, 1000, 0, 0, DANAUS_CAUSAL, 1000, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 4, 1001, 0, 0, DANAUS_CAUSAL, 1001, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 4, 1001, 1, 0, DANAUS_CIRCULAR, 1001, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 4, 1001, 0, 1, DANAUS_CIRCULAR, 1001, 300, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 4, 1023, 0, 0, DANAUS_CAUSAL, 1023, 1e30F, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 4, 1023, 0, 1, DANAUS_CIRCULAR, 1023, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 3, 700, 1, 0, DANAUS_CIRCULAR, 701, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 3, 701, 1, 1, DANAUS_CAUSAL, 701, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 5, 0, 0, DANAUS_CIRCULAR, 5, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 1, 3, 0, 1, DANAUS_BIDIRECTIONAL, 3, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 150, 0, 0, DANAUS_CAUSAL, 701, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 150, 1, 1, DANAUS_CAUSAL, 1003, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 30, 0, 0, DANAUS_CIRCULAR, 4001, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F16, 1, 40, 1, 0, DANAUS_CAUSAL, 4093, 1, 0, 1, 0, 0, 1 },
-    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CIRCULAR, 4003, 1, 0, 1, 0, 0, 1 },
-    { DANAUS_F16, 1, 30, 0, 1, DANAUS_CIRCULAR, 4003, 1, 0, 1, 0, 0, 2 },
-    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 500, 1, 0, 0, 0, 3, 0 },
-    { DANAUS_BF16, 2, 300, 0, 1, DANAUS_CAUSAL, 499, 1, 0, 0, 0, 4, 0 },
-    { DANAUS_F32, 1, 30, 0, 1, DANAUS_CAUSAL, 4001, 1, 0, 1, 0, 4, 0 },
-    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CAUSAL, 500, 1, 301, 0, 0, 0, 0 },
-    { DANAUS_F16, 4, 1024, 0, 0, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 8, 100, 1, 1, DANAUS_CIRCULAR, 2048, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 8, 300, 1, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 8, 2048, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 4, 400, 0, 1, DANAUS_BIDIRECTIONAL, 1024, 1, 0, 0, 0, 3, 0 },
-    { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 1024, 1, 0, 0, 2, 0, 0 },
-    { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 1, 0, 0, 1 },
-    { DANAUS_F16, 4, 1024, 0, 1, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 8, 2048, 0, 1, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 16, 100, 0, 1, DANAUS_CIRCULAR, 4096, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 4, 1000, 0, 0, DANAUS_CAUSAL, 1000, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 4, 1001, 0, 0, DANAUS_CAUSAL, 1001, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 4, 1001, 1, 0, DANAUS_CIRCULAR, 1001, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 4, 1001, 0, 1, DANAUS_CIRCULAR, 1001, 300, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 4, 1023, 0, 0, DANAUS_CAUSAL, 1023, 1e30F, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 4, 1023, 0, 1, DANAUS_CIRCULAR, 1023, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 3, 700, 1, 0, DANAUS_CIRCULAR, 701, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 3, 701, 1, 1, DANAUS_CAUSAL, 701, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 5, 0, 0, DANAUS_CIRCULAR, 5, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 1, 3, 0, 1, DANAUS_BIDIRECTIONAL, 3, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 150, 0, 0, DANAUS_CAUSAL, 701, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 150, 1, 1, DANAUS_CAUSAL, 1003, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 30, 0, 0, DANAUS_CIRCULAR, 4001, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 40, 1, 0, DANAUS_CAUSAL, 4093, 1, 0, 1, 0, 0, 1, 0 },
+    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CIRCULAR, 4003, 1, 0, 1, 0, 0, 1, 0 },
+    { DANAUS_F16, 1, 30, 0, 1, DANAUS_CIRCULAR, 4003, 1, 0, 1, 0, 0, 2, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 500, 1, 0, 0, 0, 3, 0, 0 },
+    { DANAUS_BF16, 2, 300, 0, 1, DANAUS_CAUSAL, 499, 1, 0, 0, 0, 4, 0, 0 },
+    { DANAUS_F32, 1, 30, 0, 1, DANAUS_CAUSAL, 4001, 1, 0, 1, 0, 4, 0, 0 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CAUSAL, 500, 1, 301, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 4, 1024, 0, 0, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 8, 100, 1, 1, DANAUS_CIRCULAR, 2048, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 8, 300, 1, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 8, 2048, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 4, 400, 0, 1, DANAUS_BIDIRECTIONAL, 1024, 1, 0, 0, 0, 3, 0, 0 },
+    { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 1024, 1, 0, 0, 2, 0, 0, 0 },
+    { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 1, 0, 0, 1, 0 },
+    { DANAUS_F16, 4, 1024, 0, 1, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 8, 2048, 0, 1, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 16, 100, 0, 1, DANAUS_CIRCULAR, 4096, 1, 0, 0, 0, 0, 0, 0 },
     /* Layers of odd radices. */
-    { DANAUS_F16, 3, 768, 0, 1, DANAUS_CIRCULAR, 768, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_BF16, 5, 1280, 1, 0, DANAUS_CIRCULAR, 1280, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 6, 1536, 0, 1, DANAUS_CAUSAL, 1536, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 6, 300, 1, 1, DANAUS_CIRCULAR, 1536, 300, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 6, 1000, 0, 1, DANAUS_BIDIRECTIONAL, 1401, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 7, 1792, 0, 1, DANAUS_CAUSAL, 1700, 1, 0, 0, 0, 3, 0 },
-    { DANAUS_BF16, 7, 900, 0, 1, DANAUS_CIRCULAR, 1792, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F32, 7, 900, 0, 1, DANAUS_CIRCULAR, 1001, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 5, 20, 1, 0, DANAUS_CAUSAL, 20480, 1, 0, 1, 0, 0, 0 },
-    { DANAUS_F16, 6, 20, 0, 0, DANAUS_CIRCULAR, 24576, 1, 0, 1, 0, 0, 2 },
+    { DANAUS_F16, 3, 768, 0, 1, DANAUS_CIRCULAR, 768, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 5, 1280, 1, 0, DANAUS_CIRCULAR, 1280, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 6, 1536, 0, 1, DANAUS_CAUSAL, 1536, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 6, 300, 1, 1, DANAUS_CIRCULAR, 1536, 300, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 6, 1000, 0, 1, DANAUS_BIDIRECTIONAL, 1401, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 7, 1792, 0, 1, DANAUS_CAUSAL, 1700, 1, 0, 0, 0, 3, 0, 0 },
+    { DANAUS_BF16, 7, 900, 0, 1, DANAUS_CIRCULAR, 1792, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 7, 900, 0, 1, DANAUS_CIRCULAR, 1001, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 5, 20, 1, 0, DANAUS_CAUSAL, 20480, 1, 0, 1, 0, 0, 0, 0 },
+    { DANAUS_F16, 6, 20, 0, 0, DANAUS_CIRCULAR, 24576, 1, 0, 1, 0, 0, 2, 0 },
     /* Windows that begin anywhere, of products and of layers. */
-    { DANAUS_F16, 9, 1000, 0, 0, DANAUS_CAUSAL, 2303, 1, 602, 0, 0, 0, 0 },
-    { DANAUS_F16, 9, 40, 1, 1, DANAUS_BIDIRECTIONAL, 2300, 1, 3, 0, 0, 0, 0 },
-    { DANAUS_BF16, 1, 256, 0, 1, DANAUS_CAUSAL, 256, 1, 247, 0, 0, 0, 0 },
-    { DANAUS_F32, 6, 300, 1, 1, DANAUS_CAUSAL, 1535, 1, 0, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 511, 1, 0, 0, 0, 3, 0 },
+    { DANAUS_F16, 9, 1000, 0, 0, DANAUS_CAUSAL, 2303, 1, 602, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 9, 40, 1, 1, DANAUS_BIDIRECTIONAL, 2300, 1, 3, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 256, 0, 1, DANAUS_CAUSAL, 256, 1, 247, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 6, 300, 1, 1, DANAUS_CAUSAL, 1535, 1, 0, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 511, 1, 0, 0, 0, 3, 0, 0 },
+    /* Planes. */
+    { DANAUS_F16, 1, 3, 0, 0, DANAUS_CAUSAL, 16, 1, 0, 0, 0, 0, 0, 1 },
+    { DANAUS_F16, 4, 24, 0, 1, DANAUS_CAUSAL, 24, 1, 0, 0, 0, 0, 0, 2 },
+    { DANAUS_BF16, 2, 7, 0, 0, DANAUS_CENTRED, 16, 1, 0, 0, 0, 0, 0, 3 },
+    { DANAUS_BF16, 2, 7, 1, 1, DANAUS_CENTRED, 16, 1, 0, 0, 0, 0, 0, 4 },
+    { DANAUS_F16, 3, 5, 0, 1, DANAUS_CENTRED, 21, 1, 0, 0, 0, 0, 0, 5 },
+    { DANAUS_F32, 2, 9, 0, 1, DANAUS_CENTRED, 32, 1, 0, 0, 0, 0, 0, 6 },
+    { DANAUS_F32, 2, 9, 1, 0, DANAUS_CAUSAL, 13, 1, 0, 0, 0, 0, 0, 7 },
+    { DANAUS_F16, 1, 3, 0, 0, DANAUS_CENTRED, 32, 1, 0, 0, 0, 0, 0, 8 },
+    { DANAUS_F16, 4, 16, 0, 0, DANAUS_CIRCULAR, 16, 1, 0, 0, 0, 0, 0, 9 },
+    { DANAUS_F16, 2, 5, 1, 1, DANAUS_CIRCULAR, 24, 1, 0, 0, 0, 0, 0, 10 },
+    { DANAUS_BF16, 3, 5, 0, 0, DANAUS_CIRCULAR, 19, 1, 0, 0, 0, 0, 0, 11 },
+    { DANAUS_F16, 1, 17, 0, 0, DANAUS_CENTRED, 64, 1, 0, 1, 0, 0, 0, 12 },
+    { DANAUS_BF16, 1, 40, 0, 1, DANAUS_CAUSAL, 40, 1, 0, 1, 0, 0, 0, 13 },
+    { DANAUS_F16, 1, 64, 0, 0, DANAUS_CAUSAL, 64, 1, 0, 1, 0, 0, 1, 14 },
+    { DANAUS_F16, 1, 9, 0, 1, DANAUS_CENTRED, 64, 1, 0, 1, 0, 0, 2, 15 },
+    { DANAUS_F16, 9, 3, 0, 0, DANAUS_CENTRED, 48, 1, 0, 0, 0, 0, 0, 16 },
 };
 
 #define GROUPS 3
@@ -180,9 +209,15 @@ static const conv_case cases[] = {
 /* Circles are multiplied in pairs, and one is left. */
 static int batch_of(const conv_case *c) { return c->kind == DANAUS_CIRCULAR ? 3 : 2; }
 
+/* Numbers of a row in memory. */
+static int64_t numbers_of(const conv_case *c)
+{
+    return c->plane ? shapes[c->plane].height * c->length : c->length;
+}
+
 static row_shape shape_of(const conv_case *c)
 {
-    return (row_shape){ c->length, c->less, batch_of(c) };
+    return (row_shape){ numbers_of(c), c->less, batch_of(c) };
 }
 
 /* The window of a filter whose taps by lag are k[0], ... and, before 0, k_reverse. */
@@ -193,7 +228,11 @@ static conv_frame frame_of(const conv_case *c)
                        .filter_length = c->taps,
                        .filters = CHANNELS,
                        .kind = c->kind,
-                       .dtype = c->dtype };
+                       .dtype = c->dtype,
+                       .height = shapes[c->plane].height,
+                       .filter_height = shapes[c->plane].taps,
+                       .centre = { shapes[c->plane].down, shapes[c->plane].across },
+                       .accuracy = DANAUS_CONV_FAST };
     for (int i = 0; i < CONV_AXES && c->box; i++) {
         p.axes[i] = 1 << boxes[c->box].shift[i];
         p.keep[i] = boxes[c->box].keep[i];
@@ -424,6 +463,20 @@ static double convolved(
     return sum;
 }
 
+/* Where number t of a flat row, or of one that is made, lies in memory; -1: nowhere. */
+static int64_t place_of(const conv_case *c, const conv_frame *f, int is_made, int64_t t)
+{
+    if (!c->plane)
+        return t;
+    conv_side meets = c->adjoint ? CONV_MEETS_BACK : CONV_MEETS;
+    conv_side makes = c->adjoint ? CONV_MAKES_BACK : CONV_MAKES;
+    conv_view v = dn_conv_view(f, is_made ? makes : meets);
+    int64_t q = t % v.pitch, row = t / v.pitch;
+    if (q < v.columns.from || q >= v.columns.to)
+        return -1;
+    return (row + v.down) % v.height * v.width + (q + v.across) % v.width;
+}
+
 /* Products, sums of matrices and of rows, matrices and spectra are rounded to 11 bits, some
    fourteen times, of columns ten more, and results to their type: each changes a vector by
    2^-11 of its norm at most; the spectrum's largest number is at most |k|_1. */
@@ -431,21 +484,28 @@ static void check_row(
     const conv_case *c, const conv_frame *f, const double *window, const array *x,
     const array *x_factor, const array *y, const array *y_factor, int64_t row)
 {
-    double *p = dn_alloc((size_t)c->length * sizeof *p), norm = 0, taps = 0, most = 0;
-    double difference = 0, whole = 0;
     packed_row own = row_of(shape_of(c), row);
-    for (int64_t t = 0; t < own.length; t++) {
-        int64_t i = own.first + t;
+    int64_t length = c->plane ? f->length : own.length;
+    double *p = dn_calloc((size_t)length, sizeof *p), norm = 0, taps = 0, most = 0;
+    double difference = 0, whole = 0;
+    for (int64_t t = 0; t < length; t++) {
+        int64_t i = place_of(c, f, 0, t);
+        if (i < 0)
+            continue;
+        i += own.first;
         p[t] = at(x, i) * (c->factors ? at(x_factor, i) : 1);
         norm += p[t] * p[t];
         most = fmax(most, c->factors ? fabs(at(y_factor, i)) : 1);
     }
     for (int64_t j = 0; j < 2 * f->cut.n; j++)
         taps += fabs(window[j]);
-    for (int64_t t = 0; t < own.length; t++) {
-        int64_t i = own.first + t;
-        double exact = convolved(c, f, window, p, own.length, t) *
-                       (c->factors ? at(y_factor, i) : 1);
+    for (int64_t t = 0; t < length; t++) {
+        int64_t i = place_of(c, f, 1, t);
+        if (i < 0)
+            continue;
+        i += own.first;
+        double exact =
+            convolved(c, f, window, p, length, t) * (c->factors ? at(y_factor, i) : 1);
         difference += pow(at(y, i) - exact, 2);
         whole += exact * exact;
     }
@@ -524,20 +584,21 @@ static void try_case(const conv_case *c, int number)
     int64_t batch = batch_of(c), rows = batch * CHANNELS;
     make_parts(c, &f, number, m);
     dn_gpu_conv_mma_fit(&f, m);
-    int64_t count = rows * c->length - CHANNELS * c->less, n2 = 2 * f.cut.n;
+    int64_t count = rows * numbers_of(c) - CHANNELS * c->less, n2 = 2 * f.cut.n;
     array x = array_make(c->dtype, count), y = array_make(c->dtype, count);
     array x_factor = array_make(c->dtype, count),
           y_factor = array_make(c->dtype, count);
     double *windows = dn_calloc((size_t)(CHANNELS * n2), sizeof *windows);
     fill(&r, &x, (double)c->size);
     if (batch > 2) /* rows of a pair have scales of their own */
-        for (int64_t i = CHANNELS * c->length; i < 2 * CHANNELS * c->length; i++)
+        for (int64_t i = CHANNELS * numbers_of(c); i < 2 * CHANNELS * numbers_of(c);
+             i++)
             put(c->dtype, x.data, i, at(&x, i) * 1e-3);
     fill(&r, &x_factor, 2);
     fill(&r, &y_factor, 2);
     for (int h = 0; h < CHANNELS; h++) {
-        for (int64_t l = 0; l <= f.before && l < (f.periodic ? c->length : c->taps);
-             l++)
+        int64_t end = f.periodic ? f.length : c->plane ? f.before + 1 : c->taps;
+        for (int64_t l = 0; l <= f.before && l < end; l++)
             windows[h * n2 + l] = rng_sign(&r) / sqrt((double)c->taps);
         for (int64_t l = 1; l <= f.after; l++)
             windows[h * n2 + n2 - l] = rng_sign(&r) / sqrt((double)c->taps);

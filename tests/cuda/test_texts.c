@@ -48,13 +48,14 @@ static int sums_allowed(const char *defines)
     return root > 32 ? 700 : root > 16 ? 388 : 148;
 }
 
-/* Where windows begin anywhere, or rows go through few taps, more is kept beside points than
+/* Where windows begin anywhere, rows are of planes, or go through few taps, more is kept beside points than
    the 80 registers hold that a thread of 24 warps has, or the 255 of long rows. */
 static int windows_allowed(const char *defines)
 {
-    return strstr(defines, "#define TAPS ")     ? 216
-           : strstr(defines, "#define ODD 1\n") ? 144
-                                                : 80;
+    return strstr(defines, "#define PLANE_PITCH ") ? 256
+           : strstr(defines, "#define TAPS ")      ? 216
+           : strstr(defines, "#define ODD 1\n")    ? 144
+                                                   : 80;
 }
 
 /* 80 registers, so that a third block of 256 threads hides the reads of two. Taps have their
@@ -591,10 +592,11 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
     assert_true(dn_gpu_conv_shape(&facts, sums, n, 0, &s));
     /* By vector units, then by tensor cores, in pairs, and with what else there is of them; at
-       last pairs, and complex numbers, by vector units. */
-    for (int form = 0; form < 11; form++) {
+       last pairs, and complex numbers, by vector units, and planes by tensor cores. */
+    for (int form = 0; form < 12; form++) {
         gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
-        int is_scaled = form == 9, is_complex = form == 10, is_real = form < 9;
+        int is_scaled = form == 9, is_complex = form == 10,
+            is_real = form < 9 || form == 11;
         danaus_dtype own = !is_complex          ? dtype
                            : sums == DANAUS_F64 ? DANAUS_C128
                                                 : DANAUS_C64;
@@ -626,7 +628,17 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
             f = (conv_frame){ .groups = 1, .windows = 1, .length = 1, .cut.n = n };
         if (form == 8)
             f = (conv_frame){ .groups = 1, .packed = 1 };
+        if (form == 11)
+            f = (conv_frame){ .groups = 1,
+                              .plane = { .height = n / 32,
+                                         .width = 24,
+                                         .pitch = 32,
+                                         .taps_height = 3,
+                                         .taps_width = 9,
+                                         .tap_rows = 3,
+                                         .tap_columns = 9 } };
         dn_gpu_conv_mma_fit(&f, fast);
+        s.plane = f.plane;
         s.sparse = f.sparse;
         s.box = f.box;
         int all = dn_gpu_conv_uses(&s, fast, own, half, uses);

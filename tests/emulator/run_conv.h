@@ -62,7 +62,7 @@ static int64_t find_windows(
 static void tell_rows(
     row_shape s, const conv_frame *f, int64_t windows, int adjoint, int64_t rows[8])
 {
-    const int64_t told[] = { s.less ? 2 * s.length - s.less : s.length,
+    const int64_t told[] = { s.less ? 2 * s.length - s.less : f->length,
                              s.less ? 1 : s.batch,
                              CHANNELS,
                              s.less ? windows : f->windows,

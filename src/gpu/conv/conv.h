@@ -94,8 +94,9 @@ static inline int dn_gpu_conv_circle(const conv_frame *f)
     return f->fold && !f->sparse;
 }
 
-/* Defines KEPT(X) of texts/conv_frequency.cuh. */
+/* Defines KEPT(X) of texts/conv_frequency.cuh, and what texts/conv_plane.cuh knows. */
 void dn_gpu_conv_define_kept(const conv_box *box, text *to);
+void dn_gpu_conv_define_plane(const conv_plane *l, text *to);
 
 /* The launch of so many tiles. */
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *shape, int level, int64_t tiles);

@@ -83,6 +83,12 @@ static double waiting_for_blocks(const gpu_conv_mma *m)
     return is_even ? 1 : (double)ROUND_UP(m->root, m->warps) / m->root;
 }
 
+/* Operations that place each number of a plane, or eight at once. */
+static double plane_operations(const conv_frame *f)
+{
+    return !f->plane.height ? 0 : dn_gpu_conv_mma_in_eights(f) ? 20 : 200;
+}
+
 /* Operations that read and store rows. Pairs need none, windows with a half of zeros some, and
    other windows more, because they use only a part of their results. Rows at any address are
    moved. If windows are at any address too, results are stored through shared memory, with
@@ -92,7 +98,7 @@ static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
     double all = m->pair ? 0 : m->half ? 15 : 50;
     if (dn_gpu_conv_mma_is_unaligned(f))
         all += m->in_order ? 4 : 30;
-    return all + (m->odd ? 15 : 0);
+    return all + (m->odd ? 15 : 0) + plane_operations(f);
 }
 
 /* How much longer than their work windows take if their steps wait for each other. */
@@ -153,7 +159,7 @@ int dn_gpu_conv_work(
     if (!dn_gpu_conv_shape_of(dn_gpu_facts(dev), f, &s))
         return 0;
     if (f->cut.kernel->fast) /* whose filters are transformed like others */
-        return !f->plane.height && mma_work(dn_gpu_facts(dev), f, work);
+        return mma_work(dn_gpu_facts(dev), f, work);
     double n = (double)(s.n * f->windows) / (s.pair ? 2 : 1);
     double point = (double)dn_gpu_point(&s);
     double columns = (double)s.level[0].columns;

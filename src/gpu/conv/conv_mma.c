@@ -244,10 +244,13 @@ int dn_gpu_conv_mma_kept(const conv_box *box, int count)
     return kept << left;
 }
 
-/* True if rows or their windows begin or end inside a segment, or rows repeat. */
+/* True if rows or their windows begin or end inside a segment, or rows repeat. Planes are read
+   and written in their own way. */
 static int is_odd(const conv_frame *f)
 {
     int64_t spare = 2 * f->cut.n - f->before - f->after - f->step;
+    if (f->plane.height)
+        return 0;
     int cut = f->windows > 1 && (f->step % SEGMENT || spare < 2 * SEGMENT);
     return f->periodic || f->packed || f->length % SEGMENT || cut;
 }
@@ -262,6 +265,13 @@ int dn_gpu_conv_mma_is_unaligned(const conv_frame *f)
            (f->packed || spare < 2 * SEGMENT - 1);
 }
 
+int dn_gpu_conv_mma_in_eights(const conv_frame *f)
+{
+    const conv_plane *l = &f->plane;
+    int64_t step = f->windows > 1 ? f->step : 0, across = f->periodic ? l->across : 0;
+    return (l->width | l->pitch | l->halo | step | across) % 8 == 0;
+}
+
 void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++) {
@@ -270,6 +280,8 @@ void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PA
         m[i].short_taps = frame->short_taps <= GPU_CONV_MOST_SHORT_TAPS && takes_short
                               ? (int)frame->short_taps
                               : 0;
+        m[i].plane = frame->plane;
+        m[i].in_eights = dn_gpu_conv_mma_in_eights(frame);
         m[i].odd = !m[i].pair && is_odd(frame);
         m[i].in_order =
             m[i].rows == 1 && !m[i].sums && dn_gpu_conv_mma_is_unaligned(frame);
@@ -324,6 +336,10 @@ static void define_rest(const gpu_conv_mma *m, int short_taps, int is_inside, te
         dn_text(to, "#define IN_ORDER 1\n");
     if (m->sparse)
         define_kept(m, to);
+    if (m->plane.height && !is_inside) {
+        dn_gpu_conv_define_plane(&m->plane, to);
+        dn_text(to, "#define IN_EIGHTS %d\n", m->in_eights);
+    }
 }
 
 /* What texts/conv_mma_cluster.cu has to know. */

@@ -17,6 +17,8 @@ typedef struct gpu_conv_mma {
     int short_taps;    /* taps that rows may go through; 0: none */
     int odd;           /* rows begin and end anywhere (texts/conv_mma_odd.cuh) */
     int in_order;      /* and results are stored by way of shared memory */
+    conv_plane plane;  /* of which rows are, or none */
+    int in_eights;     /* of planes (texts/conv_plane.cuh) */
     int sparse;        /* of a spectrum, whose box is: */
     conv_box box;
     int kept;           /* rows that have frequencies in it */
@@ -64,6 +66,9 @@ int dn_gpu_conv_mma_cluster(
 
 /* The groups and the spectrum of a frame, for windows as long as its. */
 void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* True if eight numbers of flat rows of planes, from a multiple of 8 on, lie together. */
+int dn_gpu_conv_mma_in_eights(const conv_frame *frame);
 
 /* True if rows can start at any address and their windows cannot be moved to a multiple of
    32 bytes. */

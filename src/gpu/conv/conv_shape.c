@@ -291,8 +291,7 @@ static void define_digits(const gpu_conv_shape *s, const gpu_conv_level *l, text
         dn_gpu_conv_define_kept(&s->box, to);
 }
 
-/* What texts/conv_plane.cuh knows. */
-static void define_plane(const conv_plane *l, text *to)
+void dn_gpu_conv_define_plane(const conv_plane *l, text *to)
 {
     const struct {
         const char *name;
@@ -370,7 +369,7 @@ void dn_gpu_conv_use(
     define_passes(s, l, &to);
     define_digits(s, l, &to);
     if (s->plane.height)
-        define_plane(&s->plane, &to);
+        dn_gpu_conv_define_plane(&s->plane, &to);
 }
 
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *s, int level, int64_t tiles)

@@ -2,6 +2,7 @@
    filters lie in memory. PLANE_PITCH 0: rows lie in memory as they are.
 
        HEIGHT, WIDTH     of a plane       CENTRE_DOWN, CENTRE_ACROSS   less than these
+       IN_EIGHTS         eight numbers from a multiple of 8 on lie together, or are nowhere
        HALO              numbers before each flat row that repeat its end
        TAPS_HEIGHT, TAPS_WIDTH   of a filter in memory, of which TAP_ROWS x TAP_COLUMNS from
        FIRST_DOWN, FIRST_ACROSS on meet numbers;  HERE   the flat lag of a number itself */
@@ -13,6 +14,9 @@
 #    define HALO 0
 #    define CENTRE_DOWN 0
 #    define CENTRE_ACROSS 0
+#endif
+#ifndef IN_EIGHTS
+#    define IN_EIGHTS 0
 #endif
 
 /* The place of number `at` of a flat row in its plane, or -1. Periodic planes are read and

@@ -5,7 +5,7 @@
 INLINE int is_plain(const work *k, const X *x, const X *factor)
 {
     int is_made = TAPS && k->few[0].is_on;
-    int is_anywhere = ODD || (!wraps(k) && is_aligned(k, x, 16));
+    int is_anywhere = ODD || (is_in_eights(k) && is_aligned(k, x, 16));
     return !IS_WIDE && !factor && !is_made && is_anywhere;
 }
 
@@ -103,6 +103,18 @@ INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
         UNROLL for (int i = 0; i < EACH; i += ASKED) read_some(k, row, i, 1, words);
     else
         UNROLL for (int i = 0; i < EACH; i += ASKED) read_some(k, row, i, 0, words);
+}
+#elif PLANE_PITCH
+INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
+{
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        spot a = chunk_of(k, i);
+        int place = place_of_some(k, k->w.there, number_in_window(k, a), 8);
+        int is_there = place >= 0 && is_chunk(k, i) && is_row(k, a.part);
+        words[i] =
+            load_once_if(x + base_of(k, a.part) + (is_there ? place : 0), is_there);
+    }
 }
 #else
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])

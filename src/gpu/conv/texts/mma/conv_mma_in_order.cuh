@@ -101,7 +101,7 @@ INLINE void put_piece(const work *k, const sinks *s, int n, int j)
         return;
     }
     UNROLL for (int i = 0; i < 8; i++)
-        put_number(&k->w, &few, factor, y, k->w.base, j + i, v[i]);
+        put_number(k, &few, factor, y, k->w.base, j + i, v[i]);
 }
 
 /* The results of a window, which have been kept. */

@@ -31,17 +31,19 @@ INLINE int is_aligned_sink(const work *k, const X *y, const X *factor)
 
 INLINE void align_sinks(const work *k, sinks *s)
 {
-    s->is_aligned = is_aligned_sink(k, s->y[0], s->factor[0]) &&
+    s->is_aligned = (!PLANE_PITCH || is_in_eights(k)) &&
+                    is_aligned_sink(k, s->y[0], s->factor[0]) &&
                     (!s->y[1] || is_aligned_sink(k, s->y[1], s->factor[1]));
     s->is_plain = s->is_aligned && is_all(k, k->w.made);
 }
 
 INLINE void put_number(
-    const window *w, const few_row *few, const X *factor, X *y, int64 base, int j,
-    float v)
+    const work *k, const few_row *few, const X *factor, X *y, int64 base, int j, float v)
 {
-    if (is_in(w->made, j))
-        y[base + j] = store(factor ? v * read_number(w, few, factor + base + j, j) : v);
+    int place = place_of_number(k, k->w.made, j);
+    int64 at = base + place;
+    if (place >= 0)
+        y[at] = store(factor ? v * read_number(&k->w, few, factor + at, j) : v);
 }
 
 /* Four numbers, aligned. */
@@ -114,13 +116,22 @@ INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const floa
         return;
     few_row few = s->few;
     few.is_on = few.is_on && !n;
-    if (s->is_plain || ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) &&
+#if PLANE_PITCH
+    if (IN_EIGHTS && s->is_aligned) {
+        int place = place_of_some(k, k->w.made, j, 4);
+        if (place >= 0)
+            put_plain(
+                k, &few, y + base + place, factor ? factor + base + place : 0, j, v);
+        return;
+    }
+#endif
+    if (s->is_plain || ((ODD || !TAPS) && !PLANE_PITCH && s->is_aligned && is_in(k->w.made, j) &&
                         is_in(k->w.made, j + 3))) {
         put_plain(k, &few, y + base + j, factor ? factor + base + j : 0, j, v);
         return;
     }
     UNROLL for (int i = 0; i < 4; i++)
-        put_number(&k->w, &few, factor, y, base, j + i, v[i]);
+        put_number(k, &few, factor, y, base, j + i, v[i]);
 }
 
 /* For both results; of numbers of 32 bits through few taps one by one, for want of registers;

@@ -89,16 +89,48 @@ INLINE int64 base_of(const work *k, int part)
 
 INLINE int is_row(const work *k, int part) { return !PAIR || !part || k->w.other; }
 
-/* True if all numbers of the window are in the range. */
+/* True if all numbers of the window are in the range, and lie together in memory. */
 INLINE int is_all(const work *k, range in)
 {
-    return is_in(in, 0) && is_in(in, (PAIR ? 1 : PARTS) * WINDOW - 1);
+    return !PLANE_PITCH && is_in(in, 0) && is_in(in, (PAIR ? 1 : PARTS) * WINDOW - 1);
 }
 
 /* True if chunks of the rows are aligned to so many bytes. */
 INLINE int is_aligned(const work *k, const X *x, int bytes)
 {
     return ((u64)(x + k->w.base) | (u64)(k->w.other * sizeof(X))) % bytes == 0;
+}
+
+/* Rows wrap around. */
+INLINE int wraps(const work *k) { return !HALF && !PAIR && k->r.flags & PERIODIC; }
+
+/* True if eight numbers from a multiple of 8 on lie together in memory, where there are such. */
+INLINE int is_in_eights(const work *k)
+{
+    return PLANE_PITCH ? IN_EIGHTS && k->w.start % 8 == 0 : !wraps(k);
+}
+
+/* The place of number j of a row, or in its plane; or NOWHERE. */
+#define NOWHERE (-1)
+
+INLINE int place_of_number(const work *k, range in, int j)
+{
+#if PLANE_PITCH
+    return place_in_memory(&k->r, &k->w, in, j);
+#else
+    return is_in(in, j) ? j : NOWHERE;
+#endif
+}
+
+/* That of `count` numbers from j on of a plane, where is_in_eights(): of x they may be more than
+   the range has, which change no result that is stored. */
+INLINE int place_of_some(const work *k, range in, int j, int count)
+{
+    int some = j + count > in.from && j < in.from + in.count;
+    int at = k->w.start + place_in_row(&k->r, &k->w, j);
+    return some ? place_in_plane(
+                      at, k->r.flags & PERIODIC, in.is_made, k->r.flags & ADJOINT)
+                : NOWHERE;
 }
 
 /* The least exponent, as f32 biases it. Scales of f16 are numbers of f16. */
@@ -215,7 +247,13 @@ INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
     int j = number_in_window(k, a),
         is_there = is_in(k->w.there, j) && is_row(k, a.part);
     int64 at = base_of(k, a.part);
+#if PLANE_PITCH
+    int place = place_of_number(k, k->w.there, j);
+    is_there = is_there && place >= 0;
+    at += is_there ? place : 0;
+#else
     at += place_in_row(&k->r, &k->w, is_there ? j : k->w.there.from);
+#endif
     if (!is_there)
         return 0;
     float v = read_number(&k->w, &k->few[0], x + at, j);
@@ -256,15 +294,27 @@ INLINE void read_eight(
     make_numbers(f, before, 8, v);
 }
 
-/* Rows wrap around. */
-INLINE int wraps(const work *k) { return !HALF && !PAIR && k->r.flags & PERIODIC; }
-
 /* A chunk of x, times that of the factor. */
 INLINE void numbers_of(
     const work *k, const X *x, const X *factor, spot a, int is_wide, float v[8])
 {
     int j = number_in_window(k, a);
     int64 at = base_of(k, a.part) + j;
+#if PLANE_PITCH
+    if (IN_EIGHTS && is_wide) {
+        int place = place_of_some(k, k->w.there, j, 8);
+        int is_there = place >= 0 && is_row(k, a.part);
+        float by[8];
+        at += (is_there ? place : 0) - j;
+        load_eight(x + at, v);
+        if (factor)
+            load_eight(factor + at, by);
+        UNROLL for (int n = 0; n < 8; n++) v[n] =
+            !is_there ? 0 : factor ? v[n] * by[n] : v[n];
+        return;
+    }
+    is_wide = 0;
+#endif
 #if ODD && !IS_WIDE
     if (factor && !(TAPS && (k->few[0].is_on || k->few[1].is_on))) {
         u32 words[2][8];
@@ -297,7 +347,8 @@ INLINE void numbers_of(
 /* True if a row, or its product with the factor, is read chunk by chunk. */
 INLINE int is_wide(const work *k, const X *x, const X *factor)
 {
-    return !wraps(k) && is_aligned(k, x, 16) && (!factor || is_aligned(k, factor, 16));
+    return is_in_eights(k) && is_aligned(k, x, 16) &&
+           (!factor || is_aligned(k, factor, 16));
 }
 
 INLINE void find_peak(const work *k, const X *x, const X *factor, int wide, u32 peak[2])
