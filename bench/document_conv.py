@@ -155,7 +155,7 @@ def gpu_planes():
             times = [f"{float(r[f'{call}_{n}']):.1f}" for n in ("over_floor", "ratio")]
             found.setdefault(key, {})[r["dtype"], call] = times
     for (size, kind, taps), values in found.items():
-        line = [number for form in forms for number in values[form]]
+        line = [number for form in forms for number in values.get(form, ("", ""))]
         rows.append((f"{size} x {size}", kind, f"{taps} x {taps}", *line))
     return rows
 

@@ -23,6 +23,9 @@ from danaus.torch._errors import refuse_proxy
 from danaus.torch._ops import is_traced
 
 
+_MOST = 1 << 16  # numbers of such a plane (bench/planes.py on an H200)
+
+
 def flat(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.flatten(-2)
 
@@ -47,10 +50,14 @@ def planes_of(u, gate_in, gate_out) -> list[Tensor | None]:
 
 def suits_fft(u: Tensor, taps: Sequence[int], kind: str) -> bool:
     """Says whether torch.fft is faster: it needs only the numbers of circular planes,
-    and flat rows of wide filters twice as many along each axis."""
+    and flat rows of wide filters twice as many along each axis. Tensor cores are
+    faster even so up to some size."""
     if kind != "circular" or is_traced():
         return False
     width = u.shape[-1]
+    numbers = u.shape[-2] * width
+    if u.is_cuda and u.dtype.itemsize == 2 and width % 8 == 0 and numbers <= _MOST:
+        return False
     return u.shape[-2] > 1 and 2 * (min(taps[1], width) - 1) > width
 
 

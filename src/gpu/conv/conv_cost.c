@@ -101,8 +101,17 @@ static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
     return all + (m->odd ? 15 : 0) + plane_operations(f);
 }
 
-/* How much longer than their work windows take if their steps wait for each other. */
+/* How much longer than their work windows take if their steps wait for each other; and those
+   of planes whose first factor is in layers, as all places do not find registers beside points:
+   measured on 9.0 (docs/notes/conv-tensor-cores.md). */
 #define WAITING 1.35
+
+static double waiting(const gpu_conv_mma *m)
+{
+    if (m->plane.height && m->rows == 1 && dn_gpu_conv_mma_in_layers(m))
+        return 1 + 0.35 * m->root;
+    return m->cluster ? WAITING : 1;
+}
 
 /* Windows by tensor cores: instructions of all kinds, as operations, by the fit of
    docs/notes/conv-tensor-cores.md; a matrix also has those of its columns. Rows of a matrix and
@@ -114,7 +123,7 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
         return 0;
     double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
-    *work = (conv_work){ .idle = m->cluster ? WAITING : 1 };
+    *work = (conv_work){ .idle = waiting(m) };
     work->amount[OPERATIONS] = n * (row_operations(m, f) + rows * first_operations(m));
     work->amount[SHARED] =
         n * (6 + 6 * blocks * waiting_for_blocks(m) + (m->in_order ? 6 : 0));
