@@ -12,6 +12,7 @@ results of its functions, which makes it one of them:
 Gravitational waves are looked for with templates in frequency, weighted by the noise of
 the detector. `snr` is the complex series of pycbc.filter.matched_filter: a circular
 correlation of the whitened data with the template as an analytic signal.
+`danaus_matched_filter_core` has the arguments and results of PyCBC's function.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -36,6 +37,16 @@ def danaus_normxcorr(templates, stream, pads, cc_squared=False, *args, **kwargs)
     return made, used
 
 
+def correlated(template, data, weight, n):
+    """The sum over f of conj(template) data weight e^(2 pi i f t / n) at t = 0 .. n - 1,
+    for spectra that begin at f = 0: a circular correlation of n complex numbers."""
+    filters = np.zeros((2, n), np.complex128)  # as analytic signals
+    filters[:, : len(template)] = np.stack([template, data]) * np.sqrt(weight)
+    k, u = np.fft.ifft(filters)
+    plan = danaus.ConvPlan(1, n, kind="circular", correlate=True, dtype="c128")
+    return n * plan.spectrum(k[None])(u[None])[0]
+
+
 def snr(template: np.ndarray, data: np.ndarray, psd: np.ndarray, delta_f: float):
     """The complex signal to noise ratio at every time, as PyCBC has it.
 
@@ -44,14 +55,53 @@ def snr(template: np.ndarray, data: np.ndarray, psd: np.ndarray, delta_f: float)
     """
     n = 2 * (data.size - 1)
     weight = np.divide(1, psd, out=np.zeros(psd.size), where=psd > 0)
-    sigma = 4 * delta_f * np.sum(np.abs(template[:-1]) ** 2 * weight[:-1])
-    filters = np.zeros((2, n), np.complex128)  # frequencies above 0 alone
-    filters[0, 1 : n // 2] = (template * np.sqrt(weight))[1:-1]
-    filters[1, 1 : n // 2] = (data * np.sqrt(weight))[1:-1]
-    k, u = np.fft.ifft(filters)
-    plan = danaus.ConvPlan(1, n, kind="circular", correlate=True, dtype="c128")
-    series = plan.spectrum(k[None])(u[None])[0]
-    return 4 * delta_f * n * series / np.sqrt(sigma)
+    weight[[0, -1]] = 0  # frequencies above 0 alone
+    sigma = 4 * delta_f * np.sum(np.abs(template) ** 2 * weight)
+    return 4 * delta_f / np.sqrt(sigma) * correlated(template, data, weight, n)
+
+
+def danaus_matched_filter_core(
+    template,
+    data,
+    psd=None,
+    low_frequency_cutoff=None,
+    high_frequency_cutoff=None,
+    h_norm=None,
+    out=None,
+    corr_out=None,
+):
+    """pycbc.filter.matched_filter_core, which may be replaced by it:
+
+    pycbc.filter.matchedfilter.matched_filter_core = danaus_matched_filter_core
+    """
+    from pycbc.filter import matchedfilter as theirs
+    from pycbc.types import FrequencySeries, TimeSeries, complex_same_precision_as
+
+    h, s = (theirs.make_frequency_series(x) for x in (template, data))
+    if len(h) != len(s):
+        raise ValueError("Length of template and data must match")
+    if psd is not None and not isinstance(psd, FrequencySeries):
+        raise TypeError("PSD must be a FrequencySeries")
+    if psd is not None and not np.isclose(psd.delta_f, s.delta_f):
+        raise ValueError("PSD delta_f does not match data")
+    n, cutoffs = 2 * (len(s) - 1), (low_frequency_cutoff, high_frequency_cutoff)
+    low, high = theirs.get_cutoff_indices(*cutoffs, s.delta_f, n)
+    weight = np.zeros(len(s))
+    weight[low:high] = 1 if psd is None else 1 / psd.numpy()[low:high]
+    kind = complex_same_precision_as(data)
+    found = correlated(h.numpy(), s.numpy(), weight, n).astype(kind)
+    product = np.zeros(n, kind)
+    product[: len(s)] = h.numpy().conj() * s.numpy() * weight
+    for to, made in ((out, found), (corr_out, product)):
+        if to is not None:
+            to.data[:] = made
+    if h_norm is None:
+        h_norm = theirs.sigmasq(h, psd, *cutoffs)
+    return (
+        TimeSeries(found, delta_t=s.delta_t, epoch=s._epoch),
+        FrequencySeries(product, delta_f=s.delta_f, epoch=s._epoch),
+        4 * s.delta_f / np.sqrt(h_norm),
+    )
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Every example of examples/python runs."""
 
 # SPDX-License-Identifier: Apache-2.0
+import importlib.util
 import json
 import pathlib
 
@@ -147,3 +148,36 @@ def test_matched_filters_find_templates():
     printed = run_example("matched_filters.py")
     assert "begin at [ 2000 11000 20000 29000 38000]" in printed
     assert "the wave begins at" in printed
+
+
+def test_matched_filters_are_those_of_pycbc(rng):
+    pytest.importorskip("pycbc")
+    from pycbc.filter import matchedfilter
+    from pycbc.types import FrequencySeries, TimeSeries
+
+    spec = importlib.util.spec_from_file_location("f", EXAMPLES / "matched_filters.py")
+    ours = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(ours)
+    for dtype in (np.float32, np.float64):
+        n, low, high = 2 * int(rng.integers(40, 900)), 3.0, 15.0
+        h, s = (
+            TimeSeries(rng.standard_normal(n).astype(dtype), delta_t=1 / 64)
+            for _ in range(2)
+        )
+        psd = FrequencySeries(rng.uniform(0.5, 2, n // 2 + 1).astype(dtype), 64 / n)
+        for options in ({}, {"psd": psd}, {"psd": psd, "low": low, "high": high}):
+            named = {"psd": options.get("psd")}
+            named["low_frequency_cutoff"] = options.get("low")
+            named["high_frequency_cutoff"] = options.get("high")
+            found = ours.danaus_matched_filter_core(h, s, **named)
+            wanted = matchedfilter.matched_filter_core(h, s, **named)
+            unit = float(np.finfo(dtype).eps) * 64
+            for a, b in zip(found[:2], wanted[:2]):
+                assert a.dtype == b.dtype and len(a) == len(b)
+                error = np.abs(a.numpy() - b.numpy()).max()
+                assert error <= unit * np.abs(b.numpy()).max()
+            assert float(found[2]) == pytest.approx(float(wanted[2]), rel=float(unit))
+    with pytest.raises(ValueError, match="must match"):
+        ours.danaus_matched_filter_core(h, s[:10])
+    with pytest.raises(TypeError, match="PSD"):
+        ours.danaus_matched_filter_core(h, s, psd=h)

@@ -22,7 +22,6 @@ from danaus.torch._conv_functions import (
 from danaus.torch._errors import refuse_proxy
 from danaus.torch._ops import is_traced
 
-
 _MOST = 1 << 16  # numbers of such a plane (bench/planes.py on an H200)
 
 
