@@ -149,7 +149,7 @@ def gpu_planes():
     rows = [("planes", "kind", "taps", *(f"{dtype}, {call}: {what}" for dtype, call in forms
                                          for what in ("floors", "torch.fft / danaus")))]
     found = {}
-    for r in records("h200_planes"):
+    for r in records("h200_planes") + records("h200_planes_f16"):
         key = int(r["size"]), r["kind"], int(r["taps"])
         for call in ("ready", "step"):
             times = [f"{float(r[f'{call}_{n}']):.1f}" for n in ("over_floor", "ratio")]

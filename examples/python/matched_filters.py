@@ -38,8 +38,10 @@ def danaus_normxcorr(templates, stream, pads, cc_squared=False, *args, **kwargs)
 
 
 def correlated(template, data, weight, n):
-    """The sum over f of conj(template) data weight e^(2 pi i f t / n) at times t < n, for
-    spectra that begin at f = 0: a circular correlation of n complex numbers."""
+    """The sum over f of conj(template) data weight e^(2 pi i f t / n) at times t < n.
+
+    Spectra begin at f = 0. This is a circular correlation of n complex numbers.
+    """
     filters = np.zeros((2, n), np.complex128)  # as analytic signals
     filters[:, : len(template)] = np.stack([template, data]) * np.sqrt(weight)
     k, u = np.fft.ifft(filters)

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from danaus.torch._later import when_loaded
+from danaus.torch.int8 import expect_scales, narrowed, take_scales
 from danaus.torch.structure import (
     METHOD,
     apply_structure,
@@ -64,7 +65,7 @@ def _classes() -> tuple[type, type]:
             return to_entry(self.layers)
 
     class DanausQuantizer(HfQuantizer):
-        """Loads and saves layers of danaus, whose numbers are not quantised."""
+        """Loads and saves layers of danaus."""
 
         requires_calibration = True
         is_trainable = True
@@ -83,6 +84,7 @@ def _classes() -> tuple[type, type]:
             apply_structure(model, structure, "meta")
             for name in structure:
                 _disguise(model.get_submodule(name))
+                expect_scales(model.get_submodule(name))
             empty = {name for pair in names.items() for name in pair}
             model._keys_to_ignore_on_load_unexpected = {
                 *(model._keys_to_ignore_on_load_unexpected or ()),
@@ -93,6 +95,7 @@ def _classes() -> tuple[type, type]:
         def _process_model_after_weight_loading(self, model, **keywords):
             """The model is as if it had just been compressed: any method works."""
             for _, layer in layers_of(model):
+                take_scales(layer)
                 for name in "weight", "bias":
                     layer.__dict__.pop(name, None)
             for name in "hf_quantizer", "is_quantized", "quantization_method":
@@ -106,7 +109,7 @@ def _classes() -> tuple[type, type]:
         def get_state_dict_and_metadata(self, model):
             state = self.state_dict
             state = model.state_dict() if state is None else state
-            return {**state, **placeholders(model)}, {}
+            return {**narrowed(model, state), **placeholders(model)}, {}
 
     return DanausConfig, DanausQuantizer
 

@@ -25,6 +25,7 @@ from danaus.factorize import Calibration, factorize
 from danaus.patterns import Pattern
 from danaus.permute import find_permutations
 from danaus.torch.composed import InterpolatedLinear, SumLinear
+from danaus.torch.int8 import narrow, widen
 from danaus.torch.linear import KSLinear
 from danaus.torch.moments import Problem
 
@@ -63,6 +64,17 @@ class Candidate:
         """Those of each chain; " + " is between chains."""
         chains = (" ".join(str(Pattern(*w.shape)) for w in c) for c in self.chains)
         return " + ".join(chains)
+
+    def rounded(self) -> Candidate:
+        """The same with weights of 8 bits."""
+        chains = [[_rounded(w) for w in chain] for chain in self.chains]
+        made = [Chain.from_weights(chain).to_dense() for chain in chains]
+        if self.rows is None:
+            return replace(self, chains=chains, dense=sum(made))
+        dense = np.empty_like(self.dense)
+        others = np.setdiff1d(np.arange(len(dense)), self.rows)
+        dense[self.rows], dense[others] = made[0], made[1] @ made[0]
+        return replace(self, chains=chains, dense=dense)
 
     def groups(self, side: int) -> np.ndarray:
         """Numbers of rows (side 0) or columns (1): equal ones may change places."""
@@ -115,6 +127,11 @@ def _moved(weights: np.ndarray, side: int, order: np.ndarray) -> np.ndarray:
     turned = weights.transpose(axes)
     rows = turned.reshape(len(order), -1)[order]
     return rows.reshape(turned.shape).transpose(np.argsort(axes))
+
+
+def _rounded(w: np.ndarray) -> np.ndarray:
+    found = widen(*narrow(torch.from_numpy(np.ascontiguousarray(w))))
+    return found.numpy().astype(w.dtype)
 
 
 def _layer(chain: list[np.ndarray], bias: np.ndarray | None, like: Tensor) -> KSLinear:

@@ -25,6 +25,7 @@ from danaus.torch.candidates import (
 from danaus.torch.choose import Exclude, Layers, select
 from danaus.torch.distill import distil
 from danaus.torch.exchange import Arrangement, find_exchanges
+from danaus.torch.int8 import round_weights
 from danaus.torch.moments import Problem
 from danaus.torch.replace import (
     RIDGE,
@@ -66,6 +67,7 @@ def compress(
     distill: int = 0,
     seed: int = 0,
     batch_invariant: bool = False,
+    weights: str | None = None,
     resume: str | os.PathLike | None = None,
     progress: Progress = None,
 ) -> Report:
@@ -116,12 +118,16 @@ def compress(
         output; 0: none.
     seed : seed of the random directions.
     batch_invariant : make the new layers so, as `KSLinear` has it.
+    weights : "int8": weights of the new layers have 8 bits, in files too; fits and
+        errors are those of rounded weights. None: they have the layers' type.
     resume : a folder that keeps finished layers: the same call goes on from there.
     progress : called with the share done, in [0, 1]; True draws a bar.
     """
     kinds, ridge = as_kinds(kinds), as_ridge(ridge)
     probes, seed = whole(probes, "probes", 1, INT), whole(seed, "seed", 0, INT64)
     distill = whole(distill, "distill", 0, INT)
+    if weights not in (None, "int8"):
+        raise ValueError(f"weights is None or 'int8', not {weights!r}")
     if budgets not in ("sensitivity", "uniform"):
         raise ValueError(f"budgets is 'sensitivity' or 'uniform', not {budgets!r}")
     start = time.perf_counter()
@@ -132,7 +138,7 @@ def compress(
         return report
     options = {"params": params, "output": output, "kinds": kinds, "budgets": budgets}
     options |= {"weigh": weigh, "stream": stream, "permute": permute, "ridge": ridge}
-    options |= {"probes": probes, "seed": seed}
+    options |= {"probes": probes, "seed": seed, "weights": weights}
     finished = Finished(resume, model, names, batches, options)
     output = checked(output)
     with share_teller(progress, "compress") as tell, all_or_nothing(
@@ -160,7 +166,8 @@ def compress(
         tell(WATCHED)
 
         def fit(name: str, problem: Problem, part: Callable) -> Candidate:
-            return best(problem, sizes[name], kinds, places.free(name))
+            found = best(problem, sizes[name], kinds, places.free(name))
+            return found.rounded() if weights else found
 
         last = FITTED if distill else 1.0
         walk_through(
@@ -177,6 +184,8 @@ def compress(
         if distill:
             distil(walk, output, targets, distill)
             tell(1.0)
+        for row in report.layers if weights else ():
+            round_weights(model.get_submodule(row.name))
     report.seconds = time.perf_counter() - start
     return report
 

@@ -22,6 +22,7 @@ def _stacked(layers: list[KSLinear]) -> tuple[list[Tensor], Tensor | None] | Non
         layer.patterns != first.patterns
         or layer.activation != first.activation
         or layer.batch_invariant != first.batch_invariant
+        or layer.int8 != first.int8
         or (layer.bias is None) != (first.bias is None)
         or layer.weights[0].dtype != first.weights[0].dtype
         or layer.weights[0].device != first.weights[0].device
@@ -71,6 +72,7 @@ class FusedLinear(nn.Module):
             layout=first.layout,
             tf32=first.tf32,
             batch_invariant=first.batch_invariant,
+            int8=first.int8,
             device="meta",
         )
         for n, w in enumerate(weights):

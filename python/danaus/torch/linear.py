@@ -76,6 +76,8 @@ class KSLinear(LinearLike, Freezable):
     tf32 : allow tf32 for f32 products on a GPU; None: as PyTorch does.
     batch_invariant : the bits of a row of the result do not depend on the other rows,
         nor on whether there are gradients or the layer is frozen. May be slower.
+    int8 : files hold the weights as 8-bit integers with a scale for each row and lane,
+        by which `danaus.Model` multiplies. Here they are numbers like others.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class KSLinear(LinearLike, Freezable):
         dtype: torch.dtype | None = None,
         tf32: bool | None = None,
         batch_invariant: bool = False,
+        int8: bool = False,
     ):
         super().__init__()
         if isinstance(patterns, numbers.Number):
@@ -120,7 +123,7 @@ class KSLinear(LinearLike, Freezable):
             )
         self.activation = activation_name(activation)
         self.layout, self.tf32 = layout, tf32
-        self.batch_invariant = bool(batch_invariant)
+        self.batch_invariant, self.int8 = bool(batch_invariant), bool(int8)
         self._batch_last = is_batch_last(layout)
         self._sizes = [size for pattern in self.patterns for size in pattern]
         self._has_bias = bias
@@ -134,6 +137,8 @@ class KSLinear(LinearLike, Freezable):
             raise ValueError(f"danaus has no type like {self.weights[0].dtype}")
         if self.activation != "none" and self.weights[0].is_complex():
             raise ValueError("activations are for real numbers")
+        if self.int8 and self.weights[0].is_complex():
+            raise ValueError("weights of 8 bits are real numbers")
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_features, **kind)) if bias else None
         )
@@ -372,7 +377,7 @@ class KSLinear(LinearLike, Freezable):
             text += f", layout={self.layout!r}"
         if self.batch_invariant:
             text += ", batch_invariant=True"
-        return text
+        return text + ", int8=True" if self.int8 else text
 
 
 def _fill(parameter: Tensor, bound: float) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from danaus._files import read_text, regular, write_whole
+from danaus.torch.int8 import narrowed, widened
 from danaus.torch.structure import (
     apply_structure,
     built_for,
@@ -77,7 +78,7 @@ def save_compressed(model: nn.Module, folder: Folder) -> None:
 
     tensors, tied = _untied(model.state_dict())
     entry = to_entry(structure_of(model)) | ({"tied": tied} if tied else {})
-    tensors.update(placeholders(model))
+    tensors = narrowed(model, tensors) | placeholders(model)
     path = pathlib.Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if (path / WEIGHTS).exists() and not (path / STRUCTURE).exists():
@@ -161,6 +162,7 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Tensor], pathli
     tensors = read_tensors(path)
     for name in structure:
         tensors.pop(f"{name}.weight", None)
+    tensors = widened(tensors)
     tensors |= {name: tensors[of] for name, of in tied.items() if of in tensors}
     return structure, tensors, path
 

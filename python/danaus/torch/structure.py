@@ -6,8 +6,8 @@ A description has the sizes of a layer and none of its weights:
     {"kind": "sum", "first": LAYER, "second": LAYER}
     {"kind": "interpolated", "basis": CHAIN, "others": CHAIN}
 
-with "activation", "layout", "tf32" and "batch_invariant" of a chain where they are not
-the usual ones.
+with "activation", "layout", "tf32", "batch_invariant" and "int8" of a chain where they
+are not the usual ones.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -36,6 +36,7 @@ _USUAL = {
     "layout": "batch_first",
     "tf32": None,
     "batch_invariant": False,
+    "int8": False,
 }
 LAYERS = KSLinear, *(kind for kind, _ in _COMPOSED.values())
 
