@@ -79,6 +79,13 @@ DANAUS_API danaus_status danaus_chain_set_bias(danaus_chain *chain, const void *
 DANAUS_API danaus_status danaus_chain_load(const char *path, danaus_chain **chain);
 DANAUS_API danaus_status danaus_chain_save(const danaus_chain *chain, const char *path);
 
+/* The same with weights of 8 bits: integers, and beside factor.N the scales factor.N_scale
+   of shape [a, b, 1, d], in f32, as plans with danaus_ks_desc.int8 round them. A factor is
+   rounded by at most half a scale, which is the row's greatest magnitude / 127. The bias is
+   f32. Such files are read as chains of f32. DANAUS_ERR_UNSUPPORTED for complex chains. */
+DANAUS_API danaus_status
+danaus_chain_save_int8(const danaus_chain *chain, const char *path);
+
 /* Writes W (without bias) to dense[M][N] in the chain's type. Numbers beyond its range become
    infinite. DANAUS_ERR_ARGUMENT if all numbers fall below its range and would be 0. */
 DANAUS_API danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense);

@@ -159,9 +159,16 @@ class Chain(Invertible, Matrix):
         check(lib.danaus_chain_load(path_bytes(path), place))
         return cls._adopt(place)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes a chain file, in one step: a failure leaves an older one as it was."""
-        check(lib.danaus_chain_save(self._handle, path_bytes(path)))
+    def save(self, path: str | os.PathLike, weights: str | None = None) -> None:
+        """Writes a chain file, in one step: a failure leaves an older one as it was.
+
+        weights="int8" rounds weights to 8-bit integers and a scale for each row and
+        lane, as `Plan(int8=True)` does. `load` gives the rounded chain, in f32.
+        """
+        if weights not in (None, "int8"):
+            raise ValueError(f"weights is None or 'int8', not {weights!r}")
+        save = lib.danaus_chain_save_int8 if weights else lib.danaus_chain_save
+        check(save(self._handle, path_bytes(path)))
 
     def _made(self, call: Callable[..., int], *arguments: Any) -> Chain:
         """The chain that a call of the library makes of this one."""

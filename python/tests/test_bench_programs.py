@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from conftest import BENCH, run_bench
+from conftest import BENCH, run_bench, run_program
 
 pytest.importorskip("torch")
 
@@ -17,6 +17,20 @@ pytest.importorskip("torch")
 def records(path) -> list[dict]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_sentences_of_two_files_differ(tmp_path):
+    found = []
+    for seed in "3", "3", "4":
+        paths = [tmp_path / "fit.txt", tmp_path / "held.txt"]
+        script = BENCH.parent / "scripts/sentences.py"
+        done = run_program(script, paths[0], "30", paths[1], "20", "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        found.append([path.read_text().splitlines() for path in paths])
+    assert found[0] == found[1] != found[2]
+    for fit, held in found:
+        assert 0 < len(fit) <= 30 and 0 < len(held) <= 20
+        assert len({*fit, *held}) == len(fit) + len(held)
 
 
 def test_convolutions_beside_torch(tmp_path):

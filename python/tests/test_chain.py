@@ -107,6 +107,27 @@ def test_scipy_solves_with_a_chain(rng):
     np.testing.assert_allclose(chain @ x, y, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
+def test_files_of_8_bits_have_what_plans_round_to(rng, tmp_path, dtype):
+    w, bias = rng.standard_normal((2, 5, 40, 3)), rng.standard_normal(30)
+    chain = danaus.Chain.from_weights([w], bias, dtype=dtype)
+    chain.save(tmp_path / "int8.safetensors", weights="int8")
+    loaded = danaus.Chain.load(tmp_path / "int8.safetensors")
+    assert loaded.element_type == "f32" and loaded.patterns == chain.patterns
+    assert np.array_equal(loaded.bias, chain.bias.astype(np.float32))
+    x = rng.standard_normal((5, chain.shape[1])).astype(np.float32)
+    plan = danaus.Plan(chain.patterns, batch=5, int8=True, bias=True)
+    found = [plan.pack(c)(x) for c in (chain.astype("f32"), loaded)]
+    assert np.array_equal(*found)
+
+
+def test_weights_of_a_file_are_a_type_that_it_has(rng, tmp_path):
+    with pytest.raises(ValueError, match="weights is None or 'int8', not 'int4'"):
+        random_chain(rng, 2, "f32").save(tmp_path / "x", weights="int4")
+    with pytest.raises(NotImplementedError, match="8 bits are real numbers"):
+        random_chain(rng, 2, "c64").save(tmp_path / "x", weights="int8")
+
+
 @pytest.mark.parametrize("dtype", [*TYPES, "f16", "bf16"])
 def test_files_pickles_and_copies_keep_every_bit(rng, tmp_path, dtype):
     chain = random_chain(rng, 3, dtype, bias=True)

@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -117,8 +120,13 @@ def test_layers_are_compressed_to_8_bits(folder, tmp_path, rng):
         model.compress(sequences, 0.5, weights="int4")
 
 
-def test_other_readers_refuse_the_folder(folder, tmp_path, rng):
-    transformers = pytest.importorskip("transformers")
+def test_other_readers_refuse_the_folder(folder, tmp_path):
+    """PyTorch reads it if danaus.torch is imported (test_torch_int8.py)."""
+    pytest.importorskip("transformers")
     danaus.Model(folder, int8=True).save(tmp_path / "small")
-    with pytest.raises((ValueError, RuntimeError)):
-        transformers.AutoModel.from_pretrained(tmp_path / "small")
+    program = f"import transformers as t; t.AutoModel.from_pretrained({folder!r})"
+    for name, status in (folder, 0), (str(tmp_path / "small"), 1):
+        done = subprocess.run(
+            [sys.executable, "-c", program.replace(folder, name)], capture_output=True
+        )
+        assert done.returncode == status, done.stderr.decode()

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "device/backend.h"
 #include "io/file.h"
-#include "model/int8.h"
+#include "io/int8.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "device/backend.h"
+#include "io/int8.h"
 #include "math/pattern.h"
-#include "model/int8.h"
 #include "model/interpolated.h"
 #include "model/linear_view.h"
 
@@ -38,12 +38,12 @@ static danaus_status make_chain(const layer_view *v, int int8, danaus_chain **ch
 {
     TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, chain));
     for (int i = 0; i < v->count; i++) {
+        danaus_pattern p = v->patterns[i];
         float *w = danaus_chain_weights(*chain, i);
         dn_convert(
-            v->weights[i].dtype, v->weights[i].data, DANAUS_F32, w,
-            numbers_of(v->patterns[i]));
+            v->weights[i].dtype, v->weights[i].data, DANAUS_F32, w, numbers_of(p));
         if (int8)
-            dn_int8_round_factor(v->patterns[i], w);
+            dn_int8_round_blocks(p.a * p.b, p.c, p.d, w);
     }
     return DANAUS_OK;
 }

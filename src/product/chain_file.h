@@ -13,15 +13,17 @@
 #define DN_SUM_FORMAT        DN_CHAIN_FORMAT_KIND "3"
 #define DN_FACTOR            "factor."
 #define DN_BIAS              "bias"
-#define DN_MOST_NAME         48 /* bytes of a tensor's name */
+#define DN_SCALE             "_scale" /* behind the name of a factor of 8 bits */
+#define DN_MOST_NAME         48       /* bytes of a tensor's name */
 
 /* What a chain file says, checked; data stay in the file. */
 typedef struct chain_view {
     int count;
-    danaus_dtype dtype;
+    danaus_dtype dtype; /* f32 for weights of 8 bits */
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     const void *weights[DANAUS_MAX_FACTORS];
-    const void *bias; /* or NULL */
+    danaus_tensor scales[DANAUS_MAX_FACTORS]; /* without data: not of 8 bits */
+    const void *bias;                         /* or NULL */
 } chain_view;
 
 int dn_has_tensor(const danaus_file *file, const char *name);

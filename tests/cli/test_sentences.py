@@ -215,7 +215,7 @@ FAILURES = {
     "model m2_long_conv_l_max": "config.json says that long_conv_l_max is 24, encoder.layer.0.",
     # Arrays: the file that has them, and which are needed.
     "apply c.st integers.st -o y.npy": '"i" is of type I32',
-    "apply bytes.st integers.st -o y.npy": "integers of 8 bits are stored, and not computed with",
+    "apply bytes.st integers.st -o y.npy": "factor.0 has 8 bits, and there is no factor.0_scale",
     "apply c.st bytes.npy -o y.npy": "'|i1' is not one that danaus reads",
     "apply c.st two.st -o y.npy": "two.st has 2 arrays: say which one with --tensor",
     "apply c.st x.npy --residual two.st -o y.npy": "two.st has 2 arrays: one is needed here",

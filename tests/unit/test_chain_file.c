@@ -1,10 +1,13 @@
 /* Chain files: saved and loaded, made by other programs, damaged. */
 // SPDX-License-Identifier: Apache-2.0
+#include "support/chains.h"
 #include "support/device.h"
+#include "support/element.h"
 #include "support/failing.h"
 #include "support/files.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,6 +130,104 @@ static void a_saved_chain_is_these_bytes(void **state)
     danaus_chain_destroy(chain);
 }
 
+/* ---- weights of 8 bits ---- */
+
+/* Each row of each lane is within half a scale: its greatest magnitude / 127, whose 17 bits
+   err by 2^-17. The greatest numbers are cut to 127. */
+static void expect_rounded(const danaus_chain *chain, const danaus_chain *found)
+{
+    danaus_dtype dtype = danaus_chain_dtype(chain);
+    for (int f = 0; f < danaus_chain_count(chain); f++) {
+        danaus_pattern p = danaus_chain_pattern(chain, f);
+        const void *w = danaus_chain_weights_const(chain, f);
+        const float *v = danaus_chain_weights_const(found, f);
+        for (int64_t row = 0; row < p.a * p.b * p.d; row++) {
+            int64_t at = row / p.d * p.c * p.d + row % p.d;
+            double most = 0;
+            for (int64_t k = 0; k < p.c; k++)
+                most = fmax(most, fabs(element_get(dtype, w, at + k * p.d).re));
+            for (int64_t k = 0; k < p.c; k++)
+                assert_true(
+                    fabs(element_get(dtype, w, at + k * p.d).re - v[at + k * p.d]) <=
+                    most / 127 * (0.5 + 0x1p-9));
+        }
+    }
+}
+
+static void expect_same_bias(const danaus_chain *chain, const danaus_chain *found)
+{
+    const void *x = danaus_chain_bias(chain);
+    const float *y = danaus_chain_bias(found);
+    assert_int_equal(!x, !y);
+    for (int64_t i = 0; x && i < danaus_chain_rows(chain); i++)
+        assert_true((float)element_get(danaus_chain_dtype(chain), x, i).re == y[i]);
+}
+
+static void weights_of_8_bits_are_kept(void **state)
+{
+    (void)state;
+    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16,
+                                          DANAUS_BF16 };
+    char path[1024], again[1024];
+    snprintf(path, sizeof path, "%s", scratch_path("int8.safetensors"));
+    snprintf(again, sizeof again, "%s", scratch_path("again.safetensors"));
+    for (uint64_t round = 0; round < 60; round++) {
+        rng r = { round };
+        danaus_pattern p[4];
+        int count = (int)rng_int(&r, 1, 4);
+        random_patterns(&r, count, 30, p);
+        random_chain c = chain_random(&r, p, count, types[round % 4], round % 3 > 0);
+        danaus_chain *found = NULL;
+        assert_ok(danaus_chain_save_int8(c.chain, path));
+        assert_ok(danaus_chain_load(path, &found));
+        assert_int_equal(danaus_chain_dtype(found), DANAUS_F32);
+        expect_rounded(c.chain, found);
+        expect_same_bias(c.chain, found);
+        assert_ok(danaus_chain_save_int8(found, again));
+        bytes x = file_bytes(path), y = file_bytes(again);
+        assert_int_equal(x.size, y.size);
+        assert_memory_equal(x.data, y.data, x.size);
+        bytes_free(&x);
+        bytes_free(&y);
+        danaus_chain_destroy(found);
+        chain_free(&c);
+    }
+}
+
+static void what_has_no_8_bits_is_refused(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    danaus_chain *chain = random_bits(&r, two, 2, DANAUS_C64, 0);
+    const char *path = scratch_path("x");
+    assert_status(danaus_chain_save_int8(chain, path), DANAUS_ERR_UNSUPPORTED);
+    assert_status(danaus_chain_save_int8(NULL, path), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_chain_save_int8(chain, NULL), DANAUS_ERR_ARGUMENT);
+    danaus_chain_destroy(chain);
+}
+
+static danaus_status load_and_save_int8(void *path)
+{
+    danaus_chain *chain = NULL;
+    danaus_status status = danaus_chain_load(path, &chain);
+    if (status == DANAUS_OK)
+        status = danaus_chain_save_int8(chain, path);
+    danaus_chain_destroy(chain);
+    return status;
+}
+
+static void memory_may_be_missing_for_8_bits(void **state)
+{
+    (void)state;
+    char path[1024];
+    rng r = { 2 };
+    random_chain c = chain_random(&r, two, 2, DANAUS_F32, 1);
+    snprintf(path, sizeof path, "%s", scratch_path("memory8"));
+    assert_ok(danaus_chain_save_int8(c.chain, path));
+    assert_in_range(expect_memory_errors(load_and_save_int8, path), 8, 40);
+    chain_free(&c);
+}
+
 /* ---- files of other programs ---- */
 
 /* A safetensors file written by hand, its data zero. */
@@ -200,6 +301,11 @@ static void what_is_no_chain_is_refused(void **state)
           DANAUS_ERR_FORMAT, "factor.1 has 5 dimensions" },
         { "{" F0 "," T("factor.1", "F16", "1,2,1,2", 8, 16) "}", 16, DANAUS_ERR_FORMAT,
           "factor.1 is f16 and the factors before it are f32" },
+        { "{" T("factor.0", "I8", "1,1,1,1", 0, 1) "}", 1, DANAUS_ERR_FORMAT,
+          "factor.0 has 8 bits, and there is no factor.0_scale" },
+        { "{" T("factor.0", "I8", "1,1,2,1", 4, 6) "," T(
+              "factor.0_scale", "F32", "1", 0, 4) "}",
+          6, DANAUS_ERR_FORMAT, "factor.0_scale is no scale for factor.0" },
         { "{" T("factor.0", "I64", "1,1,1,1", 0, 8) "}", 8, DANAUS_ERR_UNSUPPORTED,
           "\"factor.0\" has type I64" },
         { "{" F0 "," T("factor.1", "F32", "1,1,2,1", 8, 16) "}", 16, DANAUS_ERR_SHAPE,
@@ -338,6 +444,9 @@ int main(void)
         cmocka_unit_test(a_saved_chain_loads_again),
         cmocka_unit_test(the_longest_chain_is_kept),
         cmocka_unit_test(a_saved_chain_is_these_bytes),
+        cmocka_unit_test(weights_of_8_bits_are_kept),
+        cmocka_unit_test(what_has_no_8_bits_is_refused),
+        cmocka_unit_test(memory_may_be_missing_for_8_bits),
         cmocka_unit_test(chains_of_other_programs_are_read),
         cmocka_unit_test(what_is_no_chain_is_refused),
         cmocka_unit_test(more_factors_than_a_chain_has_are_refused),

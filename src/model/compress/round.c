@@ -5,8 +5,8 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/int8.h"
 #include "math/pattern.h"
-#include "model/int8.h"
 
 static danaus_status round_factor(danaus_pattern p, double *w)
 {
@@ -15,7 +15,7 @@ static danaus_status round_factor(danaus_pattern p, double *w)
     if (!narrow)
         return dn_fail_memory((size_t)count * sizeof *narrow, "a factor");
     dn_convert(DANAUS_F64, w, DANAUS_F32, narrow, count);
-    dn_int8_round_factor(p, narrow);
+    dn_int8_round_blocks(p.a * p.b, p.c, p.d, narrow);
     dn_convert(DANAUS_F32, narrow, DANAUS_F64, w, count);
     dn_free(narrow);
     return DANAUS_OK;

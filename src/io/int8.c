@@ -1,6 +1,6 @@
 /* Tensors of 8-bit integers with a tensor of scales. */
 // SPDX-License-Identifier: Apache-2.0
-#include "model/int8.h"
+#include "io/int8.h"
 
 #include "base/dtype.h"
 #include "base/int8.h"
@@ -96,9 +96,9 @@ static void round_row(float *row, int64_t count, int64_t step)
         row[k * step] = scale * dn_int8_round(row[k * step], scale);
 }
 
-void dn_int8_round_factor(danaus_pattern p, float *w)
+void dn_int8_round_blocks(int64_t blocks, int64_t c, int64_t d, float *w)
 {
-    for (int64_t block = 0; block < p.a * p.b; block++)
-        for (int64_t j = 0; j < p.d; j++)
-            round_row(w + block * p.c * p.d + j, p.c, p.d);
+    for (int64_t block = 0; block < blocks; block++)
+        for (int64_t j = 0; j < d; j++)
+            round_row(w + block * c * d + j, c, d);
 }

@@ -1,11 +1,10 @@
 /* Tensors of 8-bit integers with a tensor of scales, whose sizes are the same or 1: a number is its
    integer times its scale. */
 // SPDX-License-Identifier: Apache-2.0
-#ifndef DN_MODEL_INT8_H
-#define DN_MODEL_INT8_H
+#ifndef DN_IO_INT8_H
+#define DN_IO_INT8_H
 
 #include "danaus/file.h"
-#include "danaus/ks.h"
 
 int64_t dn_int8_count(const danaus_tensor *t);
 
@@ -18,8 +17,8 @@ void dn_int8_widen(const danaus_tensor *t, const danaus_tensor *scale, float *to
    it is f32, and its numbers are filled. */
 void dn_int8_narrow(const danaus_tensor *t, const danaus_tensor *scale, int8_t *to);
 
-/* Rounds the weights w[a][b][c][d] of a factor to 8 bits, as plans for these do, and keeps them
-   f32. A row with a number that is not finite stays. */
-void dn_int8_round_factor(danaus_pattern p, float *w);
+/* Rounds w[blocks][c][d] to 8 bits, as plans for these round the a b blocks of a factor, and keeps
+   them f32. A row of c numbers with one that is not finite stays. */
+void dn_int8_round_blocks(int64_t blocks, int64_t c, int64_t d, float *w);
 
 #endif
