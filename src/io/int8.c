@@ -24,7 +24,8 @@ int64_t dn_int8_count(const danaus_tensor *t)
 
 int dn_int8_fits(const danaus_tensor *t, const danaus_tensor *scale)
 {
-    int fits = t->ndim == scale->ndim && scale->dtype != DANAUS_I8;
+    int fits = t->ndim == scale->ndim && scale->dtype != DANAUS_I8 &&
+               !dn_is_complex(scale->dtype);
     for (int i = 0; i < t->ndim && fits; i++)
         fits = scale->shape[i] == t->shape[i] || scale->shape[i] == 1;
     return fits;

@@ -306,6 +306,9 @@ static void what_is_no_chain_is_refused(void **state)
         { "{" T("factor.0", "I8", "1,1,2,1", 4, 6) "," T(
               "factor.0_scale", "F32", "1", 0, 4) "}",
           6, DANAUS_ERR_FORMAT, "factor.0_scale is no scale for factor.0" },
+        { "{" T("factor.0", "I8", "1,1,2,1", 8, 10) "," T(
+              "factor.0_scale", "C64", "1,1,1,1", 0, 8) "}",
+          10, DANAUS_ERR_FORMAT, "factor.0_scale is no scale for factor.0" },
         { "{" T("factor.0", "I64", "1,1,1,1", 0, 8) "}", 8, DANAUS_ERR_UNSUPPORTED,
           "\"factor.0\" has type I64" },
         { "{" F0 "," T("factor.1", "F32", "1,1,2,1", 8, 16) "}", 16, DANAUS_ERR_SHAPE,
